@@ -1,7 +1,7 @@
 //! Builds the payload once per Python minor version and embeds the images.
 //!
 //! The payload must not be linked into the host (it calls the Python C API, which exists only
-//! inside an interpreter), so it is no dependency that cargo could build: a nested cargo builds it,
+//! inside an interpreter), so it cannot be an ordinary dependency: a nested cargo builds it,
 //! from the sources that the crate `hydrozoa-payload` has beside its library, with that crate's lock
 //! file and target directories of its own, which keep the cargos from waiting for each other's
 //! lock. No Python is needed: pyo3-ffi reads the version from a configuration file.
@@ -34,8 +34,8 @@ fn main() {
     println!("cargo::rerun-if-env-changed=HYDROZOA_PAYLOAD_TARGET");
 
     let image = |minor: u8| out.join(format!("payload-3.{minor}.so"));
-    // docs.rs has no network for a second cargo, and its result is never run. For a target that the
-    // loader refuses there is no result; the loader's own error says why.
+    // docs.rs has no network for a second cargo, and its result is never run. A target that the
+    // loader refuses gets no payload; the loader's own error says why.
     if env::var_os("DOCS_RS").is_some() || !is_supported() {
         for minor in VERSIONS {
             fs::write(image(minor), []).expect("OUT_DIR can be written");
@@ -44,8 +44,18 @@ fn main() {
         let sources = sources(package, &out);
         let shared = env::var_os("HYDROZOA_PAYLOAD_TARGET").filter(|_| sources == package);
         let target = shared.map_or_else(|| out.join("payload"), PathBuf::from);
+        let folder = |minor: u8| target.join(format!("3.{minor}"));
+        // Half of a build is crates that know no Python: the first one has them compiled, and the others begin as its copy.
+        let [first, rest @ ..] = VERSIONS;
+        if rest.iter().any(|minor| !folder(*minor).exists()) {
+            build(&sources, &folder(first), first);
+            for minor in rest.into_iter().filter(|minor| !folder(*minor).exists()) {
+                copy_folder(&folder(first), &folder(minor))
+                    .expect("the target folder can be written");
+            }
+        }
         in_parallel(&VERSIONS, |minor| {
-            let built = build(&sources, &target.join(format!("3.{minor}")), minor);
+            let built = build(&sources, &folder(minor), minor);
             fs::copy(&built, image(minor))
                 .unwrap_or_else(|error| panic!("cannot copy {}: {error}", built.display()));
         });
@@ -109,11 +119,22 @@ fn sources(package: &Path, out: &Path) -> PathBuf {
     copy
 }
 
-/// Copies a file, or a folder with all that is in it.
+/// Copies a folder, which is there as a whole or not at all: another cargo may build the same version.
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    let partial = to.with_extension(format!("{}-partial", std::process::id()));
+    copy_all(from, &partial)?;
+    fs::rename(&partial, to).or_else(|_| fs::remove_dir_all(&partial))
+}
+
+/// Copies a file with its time, by which cargo knows what is fresh, or a folder with all that is in it.
 fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
     if !from.is_dir() {
         fs::create_dir_all(to.parent().expect("inside of the copy"))?;
-        return fs::copy(from, to).map(drop);
+        fs::copy(from, to)?;
+        return fs::File::options()
+            .write(true)
+            .open(to)?
+            .set_modified(fs::metadata(from)?.modified()?);
     }
     for entry in fs::read_dir(from)? {
         let entry = entry?;
@@ -139,10 +160,12 @@ fn build(sources: &Path, target_dir: &Path, minor: u8) -> PathBuf {
                 .canonicalize()
                 .unwrap_or_else(|error| panic!("no configuration for Python 3.{minor}: {error}")),
         )
+        // Calls are short: one unit gives the best code, and takes no longer where several versions are built at once.
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
         // A symbol table is enough to name frames; line tables of std would triple the size.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
         .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
-    // What the outer build was told about its own compiler runs (clippy's wrapper, coverage and
+    // The outer build's settings for its own compiler runs (clippy's wrapper, coverage and
     // sanitizer flags) must not reach a library that lives in other people's interpreters.
     for variable in [
         "RUSTFLAGS",

@@ -1,48 +1,68 @@
-//! What is done for single libraries of which something is known. The runtime is right without all of it, and treats any
-//! library alike; an adapter saves memory, or keeps a library right that counts on being alone in its process.
+//! Adapters: special handling for individual libraries. The runtime is correct without them and treats all libraries alike;
+//! an adapter saves memory, or fixes a library that assumes it is alone in its process.
 //!
 //! | folder | for | buys | seen with |
 //! |---|---|---|---|
-//! | [`cuda`] | CUDA's runtime | kernels exist once on a device; device memory has a bound, and is given back | CUDA 13.0 and torch 2.11, on the simulated device |
-//! | [`torch`] | torch | no SIGSEGV in `torch.compile` without a device; 1.3 MiB for each interpreter that ended | torch 2.11 |
+//! | [`cuda`] | CUDA's runtime | kernels exist once on a device; device memory has a bound, and is given back | CUDA 13.0 and torch 2.11, on an H200 and on the simulated device |
+//! | [`torch`] | torch | no SIGSEGV in `torch.compile` without a device; interpreters with tensors can be settled while others use these | torch 2.11 |
+//! | [`blas`] | BLAS and OpenMP | one pool of threads; otherwise each further interpreter brings as many threads as there are cores, less one | numpy 2.2 to 2.4, torch 2.11 |
+//! | [`process`] | MPI, UCX, the Java VM | a second interpreter can use them | jpype1 1.7.1, and wheels of November 2026 |
+//! | [`memray`] | memray | an ImportError with a reason, where the process would end | the wheel of November 2026 |
 //! | [`title`] | setproctitle | several commands set titles, and the environment stays where it is | setproctitle 1.3.8 |
 //!
-//! To take an adapter out, delete its folder and its lines in this file.
+//! To remove an adapter, delete its folder and its lines in this file.
 
+mod blas;
 mod cuda;
+mod memray;
+mod process;
 mod title;
 mod torch;
 
-use hydrozoa_loader::{Domain, Interposition, Loader};
+use hydrozoa_loader::{Decision, Domain, Interposition, Loader};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 
 pub use title::Prctl;
-pub use torch::BLOCKS;
 
-/// An interpreter that starts, as far as adapters ask.
+/// How the loader treats files of a known library.
+#[derive(Clone, Copy, Debug)]
+pub struct LibraryRule {
+    /// Patterns of [`hydrozoa_loader::Policy`] on the file's path.
+    pub patterns: &'static [&'static str],
+    /// The treatment.
+    pub decision: Decision,
+    /// The reason, which an error or a survey shows.
+    pub reason: &'static str,
+}
+
+/// The rules for known libraries. They stand behind those of a user and of the loader.
+pub const RULES: [LibraryRule; 6] =
+    [memray::RULE, blas::BLAS, blas::OPENMP, cuda::RULE, process::MPI, process::JAVA];
+
+/// A starting interpreter, as adapters see it.
 #[derive(Clone, Copy, Debug)]
 pub struct Interpreter<'a> {
     /// The loader that makes its domain.
     pub loader: &'a Loader,
-    /// Its minor version of Python.
+    /// Its Python minor version.
     pub minor: u8,
-    /// The words of a command; none in a pool.
+    /// The words of its command line; none in a pool.
     pub command: Option<&'a [OsString]>,
-    /// What answers prctl(2) in it.
+    /// The function that answers its calls of prctl(2).
     pub prctl: Prctl,
-    /// Bytes of device memory that its code may have, if not as many as there are.
+    /// The limit on its device memory, in bytes; none for no limit.
     pub device_memory: Option<NonZeroUsize>,
 }
 
-/// What stands in the place of a library's function.
+/// A replacement for a function or variable of a library.
 #[derive(Debug)]
 pub struct Answer {
-    /// The soname of the library whose references are meant; all libraries of the interpreter if there is none.
+    /// The soname of the library whose references it replaces; none for all libraries of the interpreter.
     pub library: Option<String>,
     /// The function or variable.
     pub symbol: &'static str,
-    /// What its references bind to.
+    /// The definition that its references bind to.
     pub interposition: Interposition,
 }
 
@@ -52,7 +72,7 @@ impl Answer {
     }
 }
 
-/// The adapters of one interpreter. Their answers hold addresses of what they keep, which is never freed.
+/// The adapters of one interpreter. Their answers hold addresses of adapter data, which is never freed.
 #[derive(Clone, Copy, Debug)]
 pub struct Adapters {
     fake_device: &'static torch::FakeDevice,
@@ -60,18 +80,19 @@ pub struct Adapters {
 }
 
 impl Adapters {
-    /// Those of an interpreter that starts, and what its domain has to interpose. The domain is to be attached before it has
-    /// libraries ([`Adapters::attach`]).
+    /// The adapters of a starting interpreter, and the answers that its domain must interpose. Attach the domain
+    /// ([`Adapters::attach`]) before it loads libraries.
     pub fn new(interpreter: &Interpreter<'_>) -> (Self, Vec<Answer>) {
         let fake_device: &'static torch::FakeDevice = Box::leak(Box::default());
         let (device, of_cuda) = cuda::answers(interpreter.loader, interpreter.device_memory);
         let mut answers: Vec<_> = of_cuda.into_iter().map(Answer::everywhere).collect();
         answers.push(Answer::everywhere(fake_device.interposition()));
+        answers.push(torch::storages());
         answers.extend(title::answers(interpreter));
         (Self { fake_device, device }, answers)
     }
 
-    /// Notes the domain, for which they answer.
+    /// Sets the domain that they answer for.
     pub fn attach(&self, domain: &Domain) {
         self.fake_device.attach(Some(domain));
         if let Some(device) = self.device {
@@ -79,15 +100,15 @@ impl Adapters {
         }
     }
 
-    /// Python has ended in the domain. Destructors of its libraries have not run yet.
+    /// Call it when Python has ended in the domain, before the destructors of its libraries run.
     pub fn leave(&self) {
         self.fake_device.attach(None);
     }
 
-    /// Gives back what the interpreter still has.
+    /// Releases the device memory, streams and handles that the interpreter still owns.
     ///
     /// # Safety
-    /// The domain has ended, with all threads that its code has created. Nobody uses what it had on a device.
+    /// The domain has ended, with all threads that its code created. Nobody uses anything that it owned on a device.
     pub unsafe fn give_back(self) {
         if let Some(device) = self.device {
             // SAFETY: by contract.

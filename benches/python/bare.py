@@ -4,15 +4,18 @@
     bare.py prefork              gc.freeze() and a forked child for each worker
     bare.py processes            a new process for each worker
 
-Each line on stdin starts a worker and waits until it has run WORK. It is answered by {"processes": [PID, ...]}: those whose
-memory the workers take. Hydrozoa's contender runs WORK too.
+The order `grow` of orders.py starts a worker and waits until it has run WORK. The answer names the processes whose memory the
+workers take. Hydrozoa's contender runs WORK too.
 """
 
 import gc
-import json
 import os
 import subprocess
 import sys
+
+# `-I` leaves out the folder of the script.
+sys.path.append(os.path.dirname(__file__))
+from orders import answer_orders, ready
 
 # `threading` too: every program that serves has it.
 WORK = "import threading\nassert sum(range(100)) == 4950"
@@ -82,11 +85,9 @@ class Prefork(Processes):
 
 def main():
     contender = {"sub-interpreters": SubInterpreters, "prefork": Prefork, "processes": Processes}[sys.argv[1]]()
-    print(json.dumps({"ready": os.getpid()}), flush=True)
-    for _ in sys.stdin:
-        print(json.dumps({"processes": contender.grow()}), flush=True)
+    ready()
+    answer_orders(grow=lambda workers: {"processes": [contender.grow() for _ in range(workers)][-1]})
     # The workers' pipes end with this process.
-    sys.stdout.flush()
     os._exit(0)
 
 

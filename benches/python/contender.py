@@ -1,10 +1,9 @@
-"""What each contender in plain python does with its orders.
+"""How contenders in plain python that call models carry out their order (`orders.py`):
 
-Orders are lines of JSON on stdin: {"model": NAME, "seconds": S, "processes": P, "threads": T}; each is answered by one JSON
-line: {"latencies_us": [...], "wrong": N, "seconds": S, "effort": {"cpu_us": N, "switches": N, "faults": N}, "processes":
-[PID, ...]}; who asks measures the memory of these processes. With `threads`, that many Python threads share one process; with `processes`, so many
-of the forked children work at the same time. Every output is compared bit for bit: a model has `call(index)`, whose result
-is bytes, and `expected`, the results in turn.
+    {"call": {"model": NAME, "seconds": S, "processes": P, "threads": T}}
+
+With `threads`, that many Python threads share one process; with `processes`, so many of the forked children work at the same time.
+Every output is compared bit for bit: a model has `call(index)`, whose result is bytes, and `expected`, the results in turn.
 """
 
 import gc
@@ -12,9 +11,10 @@ import json
 import os
 import queue
 import resource
-import sys
 import threading
 import time
+
+from orders import answer_orders, ready
 
 
 def drive(model, seconds):
@@ -33,7 +33,7 @@ def drive(model, seconds):
 
 
 def effort():
-    """What this process has done so far: CPU time in microseconds, switches of threads, and page faults."""
+    """This process's effort so far: CPU time in microseconds, switches of threads, and page faults."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "cpu_us": round((usage.ru_utime + usage.ru_stime) * 1e6),
@@ -70,73 +70,66 @@ class Caller:
 callers = []
 
 
-def serve_command(models, command):
-    while len(callers) < command.get("threads", 1):
-        callers.append(Caller())
-    called = callers[: command.get("threads", 1)]
-    before = effort()
-    start = time.perf_counter()
-    for caller in called:
-        caller.orders.put((models[command["model"]], command["seconds"]))
-    replies = [caller.reply() for caller in called]
-    return {
-        "latencies_us": [latency for latencies, _ in replies for latency in latencies],
-        "wrong": sum(wrong for _, wrong in replies),
-        "seconds": time.perf_counter() - start,
-        "effort": difference(effort(), before),
-        "processes": [os.getpid()],
-    }
+def caller_of(models):
+    """Carries out the order to call, in this process."""
 
+    def call(model, seconds, threads, **_):
+        while len(callers) < threads:
+            callers.append(Caller())
+        called = callers[:threads]
+        before = effort()
+        start = time.perf_counter()
+        for caller in called:
+            caller.orders.put((models[model], seconds))
+        replies = [caller.reply() for caller in called]
+        return {
+            "latencies_us": [latency for latencies, _ in replies for latency in latencies],
+            "wrong": sum(wrong for _, wrong in replies),
+            "seconds": time.perf_counter() - start,
+            "effort": difference(effort(), before),
+            "processes": [os.getpid()],
+        }
 
-def serve(models, reader, writer):
-    for line in reader:
-        writer.write(json.dumps(serve_command(models, json.loads(line))) + "\n")
-        writer.flush()
+    return call
 
 
 def prefork(models, count):
-    """Forks the children and passes each command on to as many as it names."""
+    """Forks the children and passes each order on to as many as it names."""
     gc.collect()
     gc.freeze()
     children = []
     for _ in range(count):
-        command_read, command_write = os.pipe()
+        order_read, order_write = os.pipe()
         reply_read, reply_write = os.pipe()
         if os.fork() == 0:
-            os.close(command_write)
+            os.close(order_write)
             os.close(reply_read)
             for reader, writer in children:
                 reader.close()
                 writer.close()
-            serve(models, os.fdopen(command_read), os.fdopen(reply_write, "w"))
+            answer_orders(os.fdopen(order_read), os.fdopen(reply_write, "w"), call=caller_of(models))
             os._exit(0)
-        os.close(command_read)
+        os.close(order_read)
         os.close(reply_write)
-        children.append((os.fdopen(reply_read), os.fdopen(command_write, "w")))
-    for line in sys.stdin:
-        working = children[: json.loads(line)["processes"]]
+        children.append((os.fdopen(reply_read), os.fdopen(order_write, "w")))
+
+    def call(**arguments):
+        working = children[: arguments["processes"]]
         for _, writer in working:
-            writer.write(line)
-            writer.flush()
+            print(json.dumps({"call": arguments}), file=writer, flush=True)
         replies = [json.loads(reader.readline()) for reader, _ in working]
-        print(
-            json.dumps(
-                {
-                    "latencies_us": [latency for reply in replies for latency in reply["latencies_us"]],
-                    "wrong": sum(reply["wrong"] for reply in replies),
-                    "seconds": max(reply["seconds"] for reply in replies),
-                    "effort": {name: sum(reply["effort"][name] for reply in replies) for name in replies[0]["effort"]},
-                    "processes": [process for reply in replies for process in reply["processes"]],
-                }
-            ),
-            flush=True,
-        )
+        return {
+            "latencies_us": [latency for reply in replies for latency in reply["latencies_us"]],
+            "wrong": sum(reply["wrong"] for reply in replies),
+            "seconds": max(reply["seconds"] for reply in replies),
+            "effort": {name: sum(reply["effort"][name] for reply in replies) for name in replies[0]["effort"]},
+            "processes": [process for reply in replies for process in reply["processes"]],
+        }
+
+    return call
 
 
-def answer(models, children):
+def answer(models, children=0):
     """Says that the models are loaded, and answers orders in this process, or in that many forked children."""
-    print(json.dumps({"ready": os.getpid()}), flush=True)
-    if children:
-        prefork(models, children)
-    else:
-        serve(models, sys.stdin, sys.stdout)
+    ready()
+    answer_orders(call=prefork(models, children) if children else caller_of(models))

@@ -4,11 +4,8 @@
     density.py MANIFEST MODEL --spawn       a new process for each worker
     density.py MANIFEST MODEL --threads     loads the model, then a thread for each worker; only without the GIL
 
-Orders are lines of JSON on stdin: {"grow": {"workers": N}} starts so many workers at once and waits for the first output of each,
-which is answered by {"cpu_seconds": S}.
-{"serve": {"seconds": S, "callers": N}} has N threads call the workers in turn, which is answered by
-{"latencies_us": [...], "wrong": N, "seconds": S}. "each" calls each worker once, and is answered likewise. Latencies are what a
-caller sees: those of the way to a worker are included.
+They take the orders of orders.py: `grow` starts workers, and waits for the first output of each; `call` has N threads call the
+workers in turn; `each` calls each worker once. Latencies are what a caller sees: those of the way to a worker are included.
 """
 
 import argparse
@@ -24,6 +21,8 @@ import subprocess
 import sys
 import threading
 import time
+
+from orders import answer_orders, ready
 
 CALL = struct.Struct("<q")
 REPLY = struct.Struct("<?d")
@@ -120,7 +119,7 @@ def spawn(arguments):
     return start
 
 
-def serve(workers, seconds, callers):
+def serve(workers, seconds, threads):
     numbers, latencies, wrong, failed = itertools.count(), [], [], []
     begin = time.perf_counter()
 
@@ -136,10 +135,10 @@ def serve(workers, seconds, callers):
         except (SystemExit, OSError) as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=caller) for _ in range(callers)]
-    for thread in threads:
+    callers = [threading.Thread(target=caller) for _ in range(threads)]
+    for thread in callers:
         thread.start()
-    for thread in threads:
+    for thread in callers:
         thread.join()
     if failed:
         sys.exit(str(failed[0]))
@@ -167,8 +166,10 @@ def grow(workers, new, count):
     if not all(right for right, _ in answers):
         sys.exit("the first output differs")
     if isinstance(grown[0], Thread):
-        return {"cpu_seconds": time.process_time() - before}
-    return {"cpu_seconds": sum(cpu_seconds for _, cpu_seconds in answers)}
+        cpu_seconds = time.process_time() - before
+    else:
+        cpu_seconds = sum(cpu_seconds for _, cpu_seconds in answers)
+    return {"effort": {"cpu_us": round(cpu_seconds * 1e6)}}
 
 
 def without_gil(model):
@@ -188,7 +189,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.worker:
         return work(Model(arguments.manifest, arguments.model), *arguments.worker)
-    workers = []
+    all_workers = []
     if arguments.spawn:
         new = functools.partial(Worker, spawn(arguments))
     else:
@@ -200,15 +201,13 @@ def main():
         else:
             gc.collect()
             gc.freeze()
-            new = functools.partial(Worker, fork(model, workers))
-    print(json.dumps({"ready": os.getpid()}), flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        if "grow" in order:
-            answer = grow(workers, new, order["grow"]["workers"])
-        else:
-            answer = each(workers) if order == "each" else serve(workers, **order["serve"])
-        print(json.dumps(answer), flush=True)
+            new = functools.partial(Worker, fork(model, all_workers))
+    ready()
+    answer_orders(
+        grow=lambda workers: grow(all_workers, new, workers),
+        call=lambda seconds, threads, **_: serve(all_workers, seconds, threads),
+        each=lambda: each(all_workers),
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def export(name, seed, folder):
     torch.manual_seed(seed)
     model = getattr(torchvision.models, name)(weights=None).eval().requires_grad_(False)
     inputs = torch.randn(INPUTS, 1, 3, 224, 224)
-    # One call for each input: batch 1 is what is measured, and another batch size may take other kernels.
+    # One call for each input: batch 1 is measured, and another batch size may take other kernels.
     outputs = torch.stack([model(image) for image in inputs])
     path = os.path.join(folder, f"{name}.pt")
     with PackageExporter(path) as exporter:

@@ -1,11 +1,12 @@
-"""A model of BERT-base's size on a GPU, as stock python processes run it.
+"""Two models on a GPU, as stock python processes run them: an encoder of BERT-base's size, and a step of a decoder.
 
     gpu.py probe DEVICE                            one line of JSON: what torch sees of the device
-    gpu.py export DEVICE FOLDER LAYERS             writes FOLDER/encoder.pt and .expected, computed on the device
-    gpu.py watch DEVICE UUID                       answers each line by the bytes in use on the device, whoever uses them
-    gpu.py serve DEVICE FOLDER                     answers orders as contender.py does
+    gpu.py export DEVICE FOLDER LAYERS             writes the models' packages and expected outputs to FOLDER, computed on the device
+    gpu.py watch DEVICE UUID                       answers the order `read` by the bytes in use on the device, whoever uses them
+    gpu.py serve DEVICE FOLDER MODEL               answers the order `call`
 
-DEVICE is cuda or cuda:N, or cpu to rehearse without a GPU. `Caller` is also what our interpreters run. weights.py lies beside.
+DEVICE is cuda or cuda:N, or cpu to rehearse without a GPU. MODEL is encoder or decoder. `caller` is also what our interpreters run.
+contender.py, orders.py and weights.py lie beside.
 """
 
 import contextlib
@@ -13,38 +14,120 @@ import ctypes
 import json
 import os
 import sys
-import time
 import warnings
 
 import torch
 
-# Absolute, on outputs of tanh. Another library version or stream may add in another order.
-TOLERANCE = 1e-3
+# Another stream or library version may add in another order. The first is absolute, on outputs of tanh; the second is of
+# the expected sum.
+TOLERANCE = {"encoder": 1e-3, "decoder": 1e-2}
 
 
-class Caller:
-    """One caller's request: the input goes up, the model runs, the output comes down; on a stream of its own, since what is queued
-    on one stream runs in order, also for different interpreters."""
+class Encoder:
+    """A model of a package. The input goes up, the model runs, the output comes down."""
 
-    def __init__(self, model, arguments, expected, device):
+    def __init__(self, model, example, expected, device):
         self.model = model
-        self.arguments = [argument.cpu() for argument in arguments]
+        self.arguments = [argument.cpu() for argument in example]
         self.expected = expected
-        self.device = torch.device(device)
-        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        self.device = device
+
+    def __call__(self):
+        output = self.model(*[argument.to(self.device) for argument in self.arguments])
+        # Waits for the stream.
+        return (output.cpu() - self.expected).abs().max() <= TOLERANCE["encoder"]
+
+
+class Decoder:
+    """One step of a decoder in float16: layers of width 768 with 12 heads, one sequence, keys and values of 128 steps before.
+    Its weights are this caller's own. Each step launches some 16 kernels a layer, so it takes as long as launching them."""
+
+    WIDTH, HEADS, BEFORE = 768, 12, 128
+
+    def __init__(self, layers, expected, device):
+        source = torch.Generator().manual_seed(7)
+
+        def weight(*shape):
+            scaled = torch.randn(shape, generator=source) * shape[-1] ** -0.5
+            return scaled.to(device, torch.float16 if device.type == "cuda" else torch.float32)
+
+        width, heads = self.WIDTH, self.HEADS
+        self.layers = [
+            {
+                "ask": weight(3 * width, width),
+                "out": weight(width, width),
+                "up": weight(4 * width, width),
+                "down": weight(width, 4 * width),
+                "keys": weight(1, heads, self.BEFORE, width // heads),
+                "values": weight(1, heads, self.BEFORE, width // heads),
+            }
+            for _ in range(layers)
+        ]
+        self.input = weight(1, 1, width)
+        self.expected = expected
+
+    def step(self):
+        functional = torch.nn.functional
+        width, heads = self.WIDTH, self.HEADS
+        hidden = self.input
+        for layer in self.layers:
+            asked = functional.linear(functional.layer_norm(hidden, (width,)), layer["ask"])
+            query, key, value = asked.view(1, 1, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+            keys = torch.cat([layer["keys"], key], 2)
+            values = torch.cat([layer["values"], value], 2)
+            scores = (query @ keys.transpose(2, 3)) * (width // heads) ** -0.5
+            found = (scores.softmax(-1) @ values).transpose(1, 2).reshape(1, 1, width)
+            hidden = hidden + functional.linear(found, layer["out"])
+            wide = functional.gelu(functional.linear(functional.layer_norm(hidden, (width,)), layer["up"]))
+            hidden = hidden + functional.linear(wide, layer["down"])
+        return hidden.float().square().sum().item()
+
+    def __call__(self):
+        found = self.step()
+        return self.expected is None or abs(found - self.expected) <= TOLERANCE["decoder"] * abs(self.expected)
+
+
+class OnStream:
+    """A caller on a stream of its own, since work queued on one stream runs in order, also for different interpreters."""
+
+    def __init__(self, caller, device):
+        self.caller = caller
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def __call__(self):
         on_stream = torch.cuda.stream(self.stream) if self.stream else contextlib.nullcontext()
         with torch.no_grad(), on_stream:
-            output = self.model(*[argument.to(self.device) for argument in self.arguments])
-            # Waits for the stream.
-            output = output.cpu()
-        return bool((output - self.expected).abs().max() <= TOLERANCE)
+            return bool(self.caller())
+
+    # As contender.py has models.
+    expected = (True,)
+
+    def call(self, _):
+        return self()
+
+
+def caller(name, folder, device, model=None, example=None):
+    """The encoder's model and input are those of its package, wherever they were loaded."""
+    device = torch.device(device)
+    if name == "encoder":
+        return OnStream(Encoder(model, example, expected(folder), device), device)
+    with open(os.path.join(folder, "decoder.json")) as file:
+        told = json.load(file)
+    return OnStream(Decoder(told["layers"], told["expected"], device), device)
 
 
 def expected(folder):
     with open(os.path.join(folder, "encoder.expected"), "rb") as file:
         return torch.frombuffer(bytearray(file.read()), dtype=torch.float32)
+
+
+def note_memory(folder, device, number):
+    """Leaves what this torch's tensors take on the device, and what its allocator has taken from it."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize()
+        found = {"tensors": torch.cuda.memory_allocated(), "reserved": torch.cuda.memory_reserved()}
+        with open(os.path.join(folder, f"memory-{os.getpid()}-{number}.json"), "w") as file:
+            json.dump(found, file)
 
 
 def addresses(model):
@@ -74,8 +157,12 @@ def export(device, folder, layers):
     importer = torch.package.PackageImporter(os.path.join(folder, "encoder.pt"))
     model = importer.load_pickle("model", "model.pkl", map_location=device)
     (words,) = importer.load_pickle("model", "example.pkl", map_location=device)
-    with torch.no_grad(), open(os.path.join(folder, "encoder.expected"), "wb") as file:
-        file.write(model(words).cpu().numpy().astype("<f4").tobytes())
+    with torch.no_grad():
+        with open(os.path.join(folder, "encoder.expected"), "wb") as file:
+            file.write(model(words).cpu().numpy().astype("<f4").tobytes())
+        step = Decoder(int(layers), None, torch.device(device)).step()
+        with open(os.path.join(folder, "decoder.json"), "w") as file:
+            json.dump({"layers": int(layers), "expected": step}, file)
 
 
 class Memory(ctypes.Structure):
@@ -110,36 +197,31 @@ def occupied(device):
 
 
 def watch(device, uuid):
+    from orders import answer_orders, ready
+
     device = torch.device(device)
     used = lambda: 0
     if device.type == "cuda":
         # The second has a context of its own, which is there all the time and so in every difference.
         used = nvml(uuid) or (lambda: occupied(device))
     used()
-    print(json.dumps({"ready": os.getpid()}), flush=True)
-    for _ in sys.stdin:
-        print(used(), flush=True)
+    ready()
+    answer_orders(read=lambda: {"reading": used()})
 
 
-def serve(device, folder):
-    importer = torch.package.PackageImporter(os.path.join(folder, "encoder.pt"))
-    model = importer.load_pickle("model", "model.pkl", map_location=device)
-    arguments = importer.load_pickle("model", "example.pkl", map_location="cpu")
-    caller = Caller(model, arguments, expected(folder), device)
-    for _ in range(3):
-        caller()
-    print(json.dumps({"ready": os.getpid()}), flush=True)
-    for line in sys.stdin:
-        latencies, wrong = [], 0
-        begin = start = time.perf_counter()
-        end = begin + json.loads(line)["seconds"]
-        while start < end:
-            wrong += not caller()
-            now = time.perf_counter()
-            latencies.append((now - start) * 1e6)
-            start = now
-        reply = {"latencies_us": latencies, "wrong": wrong, "seconds": start - begin, "processes": [os.getpid()]}
-        print(json.dumps(reply), flush=True)
+def serve(device, folder, name):
+    from contender import answer
+
+    model = example = None
+    if name == "encoder":
+        importer = torch.package.PackageImporter(os.path.join(folder, "encoder.pt"))
+        model = importer.load_pickle("model", "model.pkl", map_location=device)
+        example = importer.load_pickle("model", "example.pkl", map_location="cpu")
+    call = caller(name, folder, device, model, example)
+    for _ in range(10):
+        call()
+    note_memory(folder, device, 0)
+    answer({"": call})
 
 
 if __name__ == "__main__":

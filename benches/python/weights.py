@@ -1,7 +1,8 @@
 """A model of BERT-base's size in a package, and how long stock torch.package takes to its first output.
 
     weights.py export FOLDER    writes FOLDER/encoder.pt (model/model.pkl, model/example.pkl) and encoder.expected
-    weights.py first PACKAGE    prints the seconds of PackageImporter, load_pickle and the first call, torch being imported
+    weights.py first PACKAGE    answers the order `grow` of orders.py: two latencies, of PackageImporter and load_pickle, and of
+                                the first call; torch is imported
 """
 
 import importlib
@@ -52,18 +53,24 @@ def export(folder, layers=12):
         exporter.intern("encoder_model")
         exporter.save_pickle("model", "model.pkl", model)
         exporter.save_pickle("model", "example.pkl", (words,))
-    # Freshly written pages count as private dirty memory of whoever maps them until they are written back.
+    # Freshly written pages count as private dirty memory of their mappers until they are written back.
     os.sync()
 
 
 def first(path):
-    begin = time.perf_counter()
-    importer = PackageImporter(path)
-    model = importer.load_pickle("model", "model.pkl")
-    example = importer.load_pickle("model", "example.pkl")
-    loaded = time.perf_counter()
-    model(*example)
-    print(loaded - begin, time.perf_counter() - loaded)
+    from orders import answer_orders, ready
+
+    def grow(**_):
+        begin = time.perf_counter()
+        importer = PackageImporter(path)
+        model = importer.load_pickle("model", "model.pkl")
+        example = importer.load_pickle("model", "example.pkl")
+        loaded = time.perf_counter()
+        model(*example)
+        return {"latencies_us": [(loaded - begin) * 1e6, (time.perf_counter() - loaded) * 1e6]}
+
+    ready()
+    answer_orders(grow=grow)
 
 
 if __name__ == "__main__":

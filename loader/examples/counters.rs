@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The library is written, compiled with `cc` and loaded three times. Each replica counts for
-//! itself, in its globals, its statics and its thread-local variables; the last lines show what of
-//! its file the kernel keeps once.
+//! itself, in its globals, its statics and its thread-local variables; the last lines show which
+//! parts of its file the kernel keeps once.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -67,11 +67,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     show_mappings(&path)
 }
 
-/// A library in a domain of its own, and what is called in it.
+/// A library in a domain of its own, and the functions called in it.
 struct Replica {
     increment: extern "C" fn() -> i32,
     total: usize,
-    // What is above is used while these are held.
+    // The fields above are valid while these are held.
     _library: Library,
     _domain: Domain,
 }
@@ -131,7 +131,7 @@ fn compile(folder: &Folder) -> Result<PathBuf, Box<dyn Error>> {
     Ok(library)
 }
 
-/// A directory that goes with the program.
+/// A directory that is removed with the program.
 struct Folder(PathBuf);
 
 impl Folder {

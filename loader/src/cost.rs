@@ -1,4 +1,4 @@
-//! What a replica of an image costs, by the image's headers and relocations.
+//! The memory cost of a replica, from the image's headers and relocations.
 
 use std::iter::Sum;
 use std::ops::{Add, Range};
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::image::{Image, Segment, Targets};
 use crate::sys::{PAGE, page_down};
 
-/// What each replica of a file has for itself, and what all replicas have once.
+/// The memory that each replica of a file takes for itself, and the memory that all replicas share.
 ///
 /// All figures are bytes, and all but [`Cost::thread_local`] are whole pages. They follow from the program
 /// headers and the relocations alone. [`Cost::at_load`] is exact. [`Cost::at_most`] is an upper bound: a page of
@@ -29,7 +29,7 @@ pub struct Cost {
     pub data: usize,
     /// Variables that begin as zeros, behind the file's part of a segment (bss).
     pub zeroed: usize,
-    /// Bytes that each thread which uses the replica has for it (PT_TLS).
+    /// Bytes that each thread holds for the replica once it uses it (PT_TLS).
     pub thread_local: usize,
 }
 
@@ -56,13 +56,13 @@ impl Cost {
         Ok(cost)
     }
 
-    /// Bytes that every loaded replica has for itself before its code runs.
+    /// Bytes that every loaded replica takes for itself before its code runs.
     pub fn at_load(&self) -> usize {
         self.relocated_constants + self.relocated_data + self.relocated_text
     }
 
-    /// Bytes that a replica has for itself once its code has written to every page of its variables. Thread-local
-    /// data is not among them.
+    /// Bytes that a replica takes for itself once its code has written to every page of its variables, without
+    /// thread-local data.
     pub fn at_most(&self) -> usize {
         self.at_load() + self.data + self.zeroed
     }

@@ -1,6 +1,6 @@
 //! Which domain's code the calling thread runs.
 //!
-//! Code that all domains share (a system object) asks here for which domain it must act. The thread's locale is that of
+//! Code that all domains share (a system object) asks here which domain it must act for. The thread uses the locale of
 //! the domain. The host enters a domain around each call into it. Constructors run in their own domain. A thread that a
 //! replica creates begins in the domain of its creator.
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The result of a loader operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failed load. Each text names the object, and the symbol where there is one, and says what to do.
+/// A failed load. Each text names the object, and the symbol if one is involved, and says what to do.
 ///
 /// A load that fails before its constructors run leaves no trace: nothing is published, and every
 /// mapping is removed. System objects that it opened stay, since no domain owns them.
@@ -17,7 +17,7 @@ pub enum Error {
     Io {
         /// The file's path.
         object: PathBuf,
-        /// What was attempted, as a verb phrase.
+        /// The attempted action, as a verb phrase.
         action: &'static str,
         /// The operating system's answer.
         source: std::io::Error,
@@ -88,7 +88,7 @@ pub enum Error {
     Tls {
         /// The object that asks for it.
         object: PathBuf,
-        /// What is exhausted or unsupported, and the workaround.
+        /// The exhausted resource or unsupported feature, and the workaround.
         reason: String,
     },
     /// The system's own loader refused an object that is shared by all domains.
@@ -107,7 +107,7 @@ pub enum Error {
     Memory {
         /// The object for which memory was asked.
         object: PathBuf,
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
         /// Size in bytes.
         length: usize,
@@ -158,7 +158,7 @@ impl Error {
     }
 }
 
-/// What to do about an answer of the operating system, as the end of a message. Empty where nothing is known.
+/// A remedy for an operating system error, as the end of a message. Empty if none is known.
 #[doc(hidden)]
 pub fn remedy(source: &std::io::Error) -> &'static str {
     match source.raw_os_error() {

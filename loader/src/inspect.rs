@@ -37,7 +37,7 @@ pub struct Inspection {
     pub class: Class,
     /// The rule or the symbol that decided the class.
     pub reason: String,
-    /// What a replica of it has for itself.
+    /// The memory that a replica of it takes for itself.
     pub cost: Cost,
     /// Whether the file asks for executable stacks (PT_GNU_STACK). None is granted.
     pub executable_stack: bool,
@@ -87,7 +87,7 @@ pub struct DependencyInfo {
     pub class: Option<Class>,
     /// The reason for the class, or the places that were searched.
     pub reason: String,
-    /// What a replica of it has for itself. None if it was not found, or is left to the system's loader.
+    /// The memory that a replica of it takes for itself. None if it was not found, or is left to the system's loader.
     pub cost: Option<Cost>,
     /// Whether the domain, its commons or the system's loader has loaded it already.
     pub held: bool,
@@ -98,7 +98,7 @@ impl Domain {
     /// the cost of a replica. Nothing is loaded. Missing dependencies are listed and are not an error.
     ///
     /// # Errors
-    /// The file cannot be read, is no ELF file, or is one that the loader refuses.
+    /// The file cannot be read, is not an ELF file, or is one that the loader refuses.
     pub fn inspect(&self, path: &Path) -> Result<Inspection> {
         inspect(self, path)
     }

@@ -1,9 +1,9 @@
 //! A loader that loads one ELF file many times: its text once, its data for each replica.
 //!
-//! `dlopen` of a loaded file returns the library that is there. This crate gives each [`Domain`] a
+//! `dlopen` of a loaded file returns the library already loaded. This crate gives each [`Domain`] a
 //! replica of its own, with its own data, bss and thread-local storage. The kernel keeps one copy of
 //! every page that no replica changes. Symbols bind within the domain first. The C library, and
-//! libraries without state of a domain, exist once.
+//! libraries that hold no domain's state, exist once.
 //!
 //! ```no_run
 //! use hydrozoa_loader::{Loader, OpenFlags};
@@ -25,8 +25,7 @@
 //! the file needs: a library that refers to symbols of the domain's global replicas is replicated too,
 //! any other is loaded once, by the system's own loader or in the commons. When code in a replica calls
 //! `dlopen` or its relatives, this crate answers for the replica's domain. [`DomainBuilder::interpose`]
-//! puts a function of the caller in the place of any other function. Start with the program
-//! `examples/counters.rs`.
+//! replaces any function with one of the caller's. Start with the program `examples/counters.rs`.
 //!
 //! Debuggers, profilers and unwinders see replicas without help (gdb 13, perf, libgcc); lldb needs the
 //! command in `debuggers/`. `docs/loader.md` of the repository lists what is supported, what is refused
@@ -64,9 +63,13 @@ mod system;
 pub mod testing;
 mod tls;
 mod visible;
+pub mod walk;
 
 pub use cost::Cost;
-pub use dl::threads::{is_a_replicas_thread, may_end_by_force};
+pub use dl::calling_back;
+pub use dl::threads::{
+    Around, Run, around_threads, at_birth, is_a_replicas_thread, may_end_by_force,
+};
 pub use domain::belongings::threads_of;
 pub use domain::data::ReplicaData;
 pub use domain::located::Located;
@@ -82,9 +85,9 @@ pub use inspect::{DependencyInfo, Inspection, SegmentInfo, TlsInfo};
 pub use load::library::Library;
 pub use loader::{DomainBuilder, Loader, LoaderBuilder};
 pub use policy::{Class, Decision, Policy, Rule};
-pub use replica::thunk::Interposition;
+pub use replica::thunk::{Chained, Interposition};
 pub use sys::children::{concerns, ignore_children, reap_ignored};
 pub use sys::exit::HeldExit;
-pub use sys::lock::{Leaf, undisturbed};
+pub use sys::lock::{LeafLock, order_accesses, undisturbed};
 pub use sys::process::Process;
 pub use visible::publish::is_in_replica;

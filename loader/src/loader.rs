@@ -1,4 +1,4 @@
-//! The loader: what domains are made from.
+//! The loader, which makes domains.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
@@ -12,7 +12,7 @@ use crate::dl;
 use crate::domain::belongings::Belongings;
 use crate::domain::estate::Inheritance;
 use crate::domain::exits::Exits;
-use crate::domain::{self, Domain, DomainInner, State};
+use crate::domain::{self, Domain, DomainInner, DomainState};
 use crate::error::{Error, Result};
 use crate::id::DomainId;
 use crate::load::{retire, run};
@@ -20,7 +20,7 @@ use crate::policy::Policy;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::{Interposition, Thunks};
 use crate::sys::clibrary::CLibrary;
-use crate::sys::environ::{Environment, Steady};
+use crate::sys::environ::Environment;
 use crate::sys::lock::{Mutex, Once, Rank, Reentrant};
 use crate::sys::record_locks::Owner;
 use crate::sys::{dynamic, lock};
@@ -57,10 +57,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Binds references to `symbol` to `interposition` in all code that may get memory of a domain's libraries: in
-    /// replicas, in the commons, and in system objects that define C++ functions for them, with their C++ runtime. An inline function or the
-    /// instance of a template is one for all objects of a scope (Itanium C++ ABI, 5.2, vague linkage), so code of a system
-    /// object may free what a replica has allocated.
+    /// Binds references to `symbol` to `interposition` in all code that may receive memory from a domain's libraries: in
+    /// replicas, in the commons, and in system objects that define functions for them, with the objects that these need. The C
+    /// library is among these: `getline` enlarges a block of its caller. All objects of a scope share one copy of a C++ inline function or
+    /// template instance (Itanium C++ ABI, 5.2, vague linkage), so code of a system object may free memory that a replica has allocated.
     ///
     /// # Panics
     /// If the interposition has a context.
@@ -79,7 +79,7 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the process's libgcc_s cannot be made
-    /// to find replicas, without which no C++ exception could cross them.
+    /// to find replicas: C++ exceptions could not cross them.
     pub fn build(self) -> Result<Loader> {
         publish::prepare()?;
         lock::fork::prepare();
@@ -109,13 +109,13 @@ pub struct DomainBuilder {
     steady: Option<String>,
 }
 
-/// The name whose references are bound to the form that is shortest for each object.
+/// The name whose references bind to the shortest form for each object.
 const TLS_GET_ADDR: &str = "__tls_get_addr";
 
-/// What a domain that is a part of the program begins with.
+/// Prepares the process for a domain that extends the program.
 fn extend_the_program() {
     SYSTEM.settle_program();
-    // Before what the program registers: its destructors run first.
+    // Before the program's own registrations: its destructors run first.
     run::destroy_at_exit();
 }
 
@@ -168,9 +168,9 @@ impl DomainBuilder {
     /// and their relatives. The programs that they start get it: by `execv`, `execl`, `execvp`, `execlp`, `system` and
     /// `popen`. `execvpe` and `posix_spawnp` search its `PATH`.
     ///
-    /// It does not reach further than references of the domain's replicas. From the process's environment comes what
-    /// the C library reads for itself: `TZ`, `LANGUAGE`, `LOCPATH`, `RES_OPTIONS`, `HOME` in `glob` and
-    /// `wordexp`, `TMPDIR` in `tempnam`. So does what system objects and the commons read, and what the program reads.
+    /// It reaches only references of the domain's replicas. The C library still reads the process's environment for its
+    /// own variables: `TZ`, `LANGUAGE`, `LOCPATH`, `RES_OPTIONS`, `HOME` in `glob` and `wordexp`, `TMPDIR` in
+    /// `tempnam`. So do system objects, the commons and the program.
     #[must_use]
     pub fn environment(mut self, entries: impl IntoIterator<Item = CString>) -> DomainBuilder {
         self.environment = Some(entries.into_iter().collect());
@@ -180,11 +180,11 @@ impl DomainBuilder {
     /// Gives the domain's replica with this soname (its file's name, if it has none) a variable `environ` that moves only when
     /// the replica itself changes the environment, for a domain without an environment of its own.
     ///
-    /// The process's `environ` moves when any domain removes a variable or has no room for one. A program that reads
-    /// `environ` twice, and expects the same where it has changed nothing, is right by itself and wrong beside others:
-    /// it may take an array that is no longer `environ` for one that it has made, and free it. The variable leads
-    /// to the environment as it was when the domain was made, with the replica's own changes since, which the process's
-    /// environment gets too. `posix_spawn` and `posix_spawnp` take it for the process's environment as it is.
+    /// The process's `environ` moves when any domain removes a variable or needs room for one. A program that reads
+    /// `environ` twice and expects no change, having made none, is correct alone and wrong beside others:
+    /// it may mistake an array that is no longer `environ` for one that it made, and free it. The variable points
+    /// to the environment as it was when the domain was made, with the replica's own changes since, which also reach the
+    /// process's environment. `posix_spawn` and `posix_spawnp` take it to mean the process's current environment.
     #[must_use]
     pub fn steady_environ(mut self, soname: &str) -> DomainBuilder {
         self.steady = Some(soname.to_owned());
@@ -223,7 +223,7 @@ impl DomainBuilder {
         };
         let environment = self.environment.map(make).transpose()?;
         let make = |soname| {
-            let made = Steady::of_process(id).map(Box::new);
+            let made = Environment::steady(id).map(Box::new);
             made.map_err(|source| memory("make the environ of", 0, source))
                 .map(|steady| (soname, steady))
         };
@@ -268,7 +268,7 @@ impl DomainBuilder {
             program: self.program,
             commons: self.commons.map(|commons| commons.0),
             serial: Reentrant::new(),
-            state: Mutex::new(Rank::Domain, State::default()),
+            state: Mutex::new(Rank::Domain, DomainState::default()),
             everywhere: self.everywhere,
             interposed: Arc::new(Interposed {
                 names: names.into(),
@@ -305,12 +305,12 @@ impl Loader {
         DomainBuilder::new(name, self.policy.clone(), commons, self.everywhere.clone())
     }
 
-    /// The domain of what is loaded once for all domains of this loader.
+    /// The domain of libraries that are loaded once for all domains of this loader.
     pub fn commons(&self) -> &Domain {
         &self.commons
     }
 
-    /// The file that the system's loader would load for `name`, as far as that depends on no object's own search path: in
+    /// The file that the system's loader would load for `name` without any object's own search path: from
     /// `LD_LIBRARY_PATH`, its cache and its directories. Nothing is loaded.
     ///
     /// # Errors
@@ -323,8 +323,8 @@ impl Loader {
         }
     }
 
-    /// The address of `name` in the executable, its dependencies, and what the system loader
-    /// loaded globally or for a domain.
+    /// The address of `name` in the executable, its dependencies, and the objects that the system
+    /// loader loaded globally or for a domain.
     pub fn system_symbol(&self, name: &str) -> Option<*const c_void> {
         let c_name = std::ffi::CString::new(name).ok()?;
         let address = dynamic::global_symbol(&c_name, None).or_else(|| {

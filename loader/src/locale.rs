@@ -1,6 +1,6 @@
 //! The locale of each domain.
 //!
-//! `setlocale` changes the locale of the process. A domain is a program of its own, so what its code sets is its own:
+//! `setlocale` changes the locale of the process. A domain is a program of its own, so it sets a locale of its own:
 //! [`Locale`]s are the C library's, and the threads that run the domain's code use that of the domain
 //! (uselocale(3)). A domain that has set none uses the process's.
 //!
@@ -18,18 +18,17 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use libc::lconv;
 
 use crate::id::DomainId;
-use crate::sys::environ::forget_locale_variables;
 use crate::sys::locale::{
-    Handle, Locale, Names, Place, conventions, name_in_process, use_in_thread,
+    Handle, Locale, LocaleCell, Names, conventions, name_in_process, use_in_thread,
 };
 use crate::sys::lock::{Mutex, Rank};
 
 /// The locale of a domain that has set one, created a thread or asked for conventions.
 struct Own {
-    place: Place,
-    /// What is in the place, once the domain's code has set it. Null before: then it is a copy of the process's.
+    place: LocaleCell,
+    /// The locale in the place, once the domain's code has set it. Null before: then it is a copy of the process's.
     set: AtomicPtr<Locale>,
-    /// What `localeconv` returns. Written under the lock of [`DOMAINS`].
+    /// The result of `localeconv`. Written under the lock of [`DOMAINS`].
     conventions: UnsafeCell<lconv>,
 }
 
@@ -49,7 +48,7 @@ impl Own {
 
 struct Domains {
     own: BTreeMap<DomainId, Arc<Own>>,
-    /// Those of domains that have ended, for new ones. They are not freed: a thread that neither a host nor a domain has
+    /// Entries of ended domains, for new ones. They are not freed: a thread that neither a host nor a domain has
     /// marked may have called `setlocale`, and uses the place until it ends.
     spare: Vec<Arc<Own>>,
 }
@@ -68,7 +67,7 @@ thread_local! {
     static OUTER: Cell<Option<Handle>> = const { Cell::new(None) };
     /// The domain whose code has created the thread, and its place.
     static BORN: Cell<Option<(DomainId, Handle)>> = const { Cell::new(None) };
-    /// What [`place_of`] found for a domain in [`DOMAINS`], after so many changes.
+    /// The place that [`place_of`] found for a domain in [`DOMAINS`], after so many changes.
     static LAST: Cell<(u64, Option<DomainId>, Option<Handle>)> = const { Cell::new((0, None, None)) };
 }
 
@@ -135,14 +134,15 @@ pub(crate) fn begin_thread(domain: DomainId) {
 
 /// `setlocale(category, NULL)`.
 pub(crate) fn name(domain: DomainId, category: c_int) -> *mut c_char {
-    let own = DOMAINS.lock().own.get(&domain).cloned();
-    let Some(locale) = own.as_deref().and_then(Own::set) else { return name_in_process(category) };
+    let set = || DOMAINS.lock().own.get(&domain).and_then(|own| own.set());
+    let locale = if ACTIVE.load(Ordering::Relaxed) { set() } else { None };
+    let Some(locale) = locale else { return name_in_process(category) };
     locale.name(category).map_or(ptr::null_mut(), |name| name.as_ptr().cast_mut())
 }
 
 /// `setlocale`: sets the names that `change` makes of the ones in force. `change` returns none for an error.
 ///
-/// A domain that sets what the process has goes on with the process's: programs put LC_CTYPE back as they start, and no visit
+/// A domain that sets the process's locale keeps using the process's: programs restore LC_CTYPE as they start, and no visit
 /// should cost more for that.
 pub(crate) fn set(
     domain: DomainId,
@@ -168,7 +168,7 @@ pub(crate) fn set(
     Some(locale)
 }
 
-/// `localeconv`. The next call from the same domain changes the result, as in glibc. Null without memory.
+/// `localeconv`. The next call from the same domain changes the result, as in glibc. Null if memory is exhausted.
 pub(crate) fn conventions_in(domain: DomainId) -> *mut lconv {
     let mut domains = DOMAINS.lock();
     let Some(own) = own(&mut domains, domain) else { return ptr::null_mut() };
@@ -178,7 +178,7 @@ pub(crate) fn conventions_in(domain: DomainId) -> *mut lconv {
     result
 }
 
-/// The entry of a domain, made if there is none. None without memory.
+/// Finds or makes the entry of a domain. None if memory is exhausted.
 fn own(domains: &mut Domains, domain: DomainId) -> Option<Arc<Own>> {
     if let Some(own) = domains.own.get(&domain) {
         return Some(own.clone());
@@ -191,7 +191,7 @@ fn own(domains: &mut Domains, domain: DomainId) -> Option<Arc<Own>> {
             spare
         }
         None => Arc::new(Own {
-            place: Place::of(process),
+            place: LocaleCell::of(process),
             set: AtomicPtr::new(ptr::null_mut()),
             conventions: UnsafeCell::new(conventions()),
         }),
@@ -202,7 +202,6 @@ fn own(domains: &mut Domains, domain: DomainId) -> Option<Arc<Own>> {
 
 /// Forgets the locale of a domain that has ended.
 pub(crate) fn forget(domain: DomainId) {
-    forget_locale_variables(domain);
     let domains = &mut *DOMAINS.lock();
     if let Some(own) = domains.own.remove(&domain) {
         domains.spare.push(own);

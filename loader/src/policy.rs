@@ -1,9 +1,9 @@
 //! Which libraries are replicated, loaded once by us, or left to the system loader.
 //!
-//! A library that a domain brings is its own, wherever the file lies: its variables are state, and a program by itself has
-//! them for itself. The exceptions are what the program began with, and what a rule names. The loader has rules of its own for the
-//! libraries of the C library and of the compiler, since these serve the whole process in any program. Its user adds rules
-//! for other libraries.
+//! A library that a domain brings belongs to it, wherever the file lies: its variables are state, and each program expects
+//! its own. The exceptions are libraries that the program began with or that a rule names. The loader has built-in rules for
+//! the libraries of the C library and of the compiler, since these serve the whole process in any program. Its user adds
+//! rules for other libraries.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub enum Class {
     System,
 }
 
-/// What a rule decides about the files that match it.
+/// A rule's decision about the files that match it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Decision {
     /// They have this class.
@@ -30,8 +30,8 @@ pub enum Decision {
     Symbols,
     /// They are not loaded. The reason is the error's ([`Error::Refused`](crate::Error::Refused)).
     Refused,
-    /// Each domain has its own, and libraries that exist once use the system's. What the program began with is a domain's
-    /// own too if it needs one of these.
+    /// Each domain has its own, and libraries that exist once use the system's. A library that the program began with is
+    /// a domain's own too if it needs one of these.
     Apart,
 }
 
@@ -64,14 +64,14 @@ pub struct Policy {
 pub(crate) const BROUGHT: &str = "the domain brings it";
 
 /// The rules that hold for any program: the C library, the compiler's runtime libraries, and nothing else. Rules for
-/// other libraries are their user's, who adds them by [`Policy::with`] and [`Policy::with_last`]. A file that no rule matches
-/// is replicated, unless the program began with it (the executable, preloaded objects, and what they need), or a library that
-/// is shared by a rule needs it. What the program opened later by `dlopen` is not the program's own in this sense: it
+/// other libraries come from the user, by [`Policy::with`] and [`Policy::with_last`]. A file that no rule matches is
+/// replicated, unless the program began with it (the executable, preloaded objects, and their needs), or a library that a
+/// rule shares needs it. A library that the program opened later by `dlopen` is not the program's own in this sense: it
 /// belongs to the code that opened it.
 impl Default for Policy {
     fn default() -> Policy {
         let mut policy = Policy { rules: Vec::new() };
-        // The C library and what belongs to it own the process: threads, TLS, signals, unwinding.
+        // The C library and its parts own the process: threads, TLS, signals, unwinding.
         for pattern in [
             "*/libc.so*",
             "*/libm.so*",
@@ -88,7 +88,7 @@ impl Default for Policy {
         ] {
             policy.push(pattern, Class::System, "it owns state of the whole process");
         }
-        // It keeps streams, handlers, the locale and the default resource of memory of a program.
+        // It keeps a program's streams, handlers, locale and default memory resource.
         policy.push("*/libstdc++.so*", Decision::Apart, "the state of C++ is the domain's");
         // Thread pools, reached through initial-exec TLS: one team of workers per process.
         policy.push("*/libgomp*.so*", Class::System, "its threads serve the whole process");
@@ -130,10 +130,10 @@ impl Policy {
         self
     }
 
-    /// Checks a pattern that a rule is to have.
+    /// Checks a pattern for a rule.
     ///
     /// # Errors
-    /// A text that says what is wrong, and where in the pattern.
+    /// A text that names the fault and its position in the pattern.
     pub fn check(pattern: &str) -> Result<(), String> {
         Pattern::new(pattern).map(drop).map_err(|error| error.to_string())
     }
@@ -154,7 +154,7 @@ impl Policy {
         });
     }
 
-    /// What a rule decides about the file at `path`, and why.
+    /// A rule's decision about the file at `path`, and its reason.
     pub fn decision(&self, path: &Path) -> Option<(Decision, &str)> {
         let path = path.to_str()?;
         self.rules
@@ -176,7 +176,7 @@ impl Policy {
         let decides = |rule: &Rule| rule.is_for_names() && matches(rule);
         let index = self.rules.iter().position(decides)?;
         let Decision::Class(class) = self.rules[index].decision else { return None };
-        // An earlier one may match by what a directory is called.
+        // An earlier one may match by a directory's name.
         let undecided = |rule: &Rule| rule.decision != class.into() && rule.may_match(name);
         (!self.rules[..index].iter().any(undecided)).then_some(class)
     }

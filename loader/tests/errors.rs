@@ -139,7 +139,7 @@ fn what_the_system_loader_refuses_has_its_words_and_how_to_see_more() {
 fn a_process_that_cannot_be_prepared_says_what_it_lacks() {
     alone(PATIENCE, || {
         watch();
-        // Its first file is the list of mappings, which says whether the table of libgcc_s is writable.
+        // Its first file is the list of mappings, which tells whether the table of libgcc_s is writable.
         let no_files = |point: &Point| point.is("openat") && point.error == libc::EMFILE;
         let point = points(&[1; 8]).into_iter().find(no_files).unwrap();
         let error = refusing(point, || Loader::builder().build()).0.unwrap_err();
@@ -160,15 +160,15 @@ fn memory_that_the_kernel_refuses_is_named_with_the_limit() {
     let path = shop.build("libsmall.so", "int data = 1; int *f(void) { return &data; }", &[]);
     alone(PATIENCE, || {
         let loader = Loader::builder().build().unwrap();
-        let load = |name: &str| {
-            open(&loader.domain(name).build().unwrap(), &path, OpenFlags::NOW).map(drop)
-        };
-        load("first").unwrap();
+        // Made before: a refusal counts the load's requests alone.
+        let [first, second, third] = [1, 2, 3].map(|_| loader.domain("small").build().unwrap());
+        let load = |domain: &Domain| open(domain, &path, OpenFlags::NOW).map(drop);
+        load(&first).unwrap();
         watch();
-        let counts = count(|| load("second").unwrap());
+        let counts = count(|| load(&second).unwrap());
         let refused = |point: &Point| point.is("mprotect") && point.error == libc::ENOMEM;
         let point = points(&counts).into_iter().rfind(refused).unwrap();
-        let error = refusing(point, || load("third")).0.unwrap_err();
+        let error = refusing(point, || load(&third)).0.unwrap_err();
         assert!(matches!(error, Error::Memory { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("libsmall.so: cannot ") && text.contains(" bytes: "), "{text}");

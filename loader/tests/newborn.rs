@@ -12,7 +12,7 @@ use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 /// Bytes to clear. That takes tens of milliseconds.
 const SIZE: usize = 24 << 20;
-/// Bytes of a stack that has room for them.
+/// The size of a stack with room for them.
 const STACK: usize = 64 << 20;
 
 thread_local! {

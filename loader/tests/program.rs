@@ -1,13 +1,13 @@
-//! A domain that extends the program: scopes and lifetimes as `dlopen(3)` has them.
+//! A domain that extends the program: scopes and lifetimes follow `dlopen(3)`.
 //!
-//! Such a domain makes what the system's loader has loaded the scope that every object sees. So these tests have a
+//! Such a domain turns the objects of the system's loader into the scope that every object sees. So these tests have a
 //! process of their own: other tests' libraries would be in that scope.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
 
 use hydrozoa_loader::{Class, Domain, Library, Loader, OpenFlags, Policy};
-use hydrozoa_testkit::libraries::{Workshop, function, mappings, open};
+use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 /// Calls of `dl*` functions from a library of the domain.
 const DRIVER: &str = "
@@ -67,114 +67,6 @@ impl Driver {
             unsafe { function(&self.library, "loaded") };
         loaded(CString::new(path.to_str().unwrap()).unwrap().as_ptr()) == 1
     }
-}
-
-#[test]
-fn the_last_close_unloads_and_a_later_open_begins_anew() {
-    let shop = Workshop::new("last-close");
-    let driver = Driver::new(&shop);
-    let path = shop.build("libcounts.so", "static int n; int count(void) { return ++n; }", &[]);
-    let (one, two) = (driver.open(&path, libc::RTLD_NOW), driver.open(&path, libc::RTLD_NOW));
-    assert_eq!((one == two, driver.call(one, "count")), (true, 1));
-    assert_eq!((driver.close(one), driver.call(two, "count")), (0, 2));
-    assert_eq!((driver.close(two), driver.is_loaded(&path)), (0, false));
-    // Only the view of the file remains, from which the loader reads its tables.
-    assert!(mappings(&path).iter().all(|line| !line.contains(" r-x")));
-    let again = driver.open(&path, libc::RTLD_NOW);
-    assert_eq!(driver.call(again, "count"), 1);
-}
-
-#[test]
-fn what_a_library_needs_or_is_bound_to_stays_as_long_as_it() {
-    let shop = Workshop::new("stays");
-    let driver = Driver::new(&shop);
-    let needed = shop.build("libneeded.so", "int needed(void) { return 1; }", &[]);
-    let global = shop.build("libglobal.so", "int global(void) { return 20; }", &[]);
-    let user = shop.build(
-        "libuser.so",
-        "int needed(void); int global(void); int both(void) { return needed() + global(); }",
-        &["-L{dir}", "-l:libneeded.so", "-Wl,-rpath,$ORIGIN"],
-    );
-    let provider = driver.open(&global, libc::RTLD_NOW | libc::RTLD_GLOBAL);
-    let handle = driver.open(&user, libc::RTLD_NOW);
-    assert_eq!(driver.close(provider), 0);
-    assert_eq!(driver.call(handle, "both"), 21);
-    assert!(driver.is_loaded(&global) && driver.is_loaded(&needed));
-    assert_eq!(driver.close(handle), 0);
-    assert!(!driver.is_loaded(&global) && !driver.is_loaded(&needed));
-}
-
-#[test]
-fn libraries_that_need_each_other_go_together() {
-    let shop = Workshop::new("cycle");
-    let driver = Driver::new(&shop);
-    let source = "int two(void); int one(void) { return two() - 1; }";
-    shop.build("libone.so", source, &[]);
-    let two = shop.build(
-        "libtwo.so",
-        "int one(void); int two(void) { return 2; } int use(void) { return one(); }",
-        &["-L{dir}", "-l:libone.so", "-Wl,-rpath,$ORIGIN"],
-    );
-    // Built again, now that the library that it needs exists.
-    let one = shop.build("libone.so", source, &["-L{dir}", "-l:libtwo.so", "-Wl,-rpath,$ORIGIN"]);
-    let handle = driver.open(&two, libc::RTLD_NOW);
-    assert_eq!(driver.call(handle, "use"), 1);
-    assert_eq!(driver.close(handle), 0);
-    assert!(!driver.is_loaded(&one) && !driver.is_loaded(&two));
-}
-
-#[test]
-fn nodelete_outlives_its_handles() {
-    let shop = Workshop::new("nodelete");
-    let driver = Driver::new(&shop);
-    let source = "static int n; int count(void) { return ++n; }";
-    let marked = shop.build("libmarked.so", source, &["-Wl,-z,nodelete"]);
-    let asked = shop.build("libasked.so", source, &[]);
-    for (path, mode) in [(&marked, 0), (&asked, libc::RTLD_NODELETE)] {
-        let handle = driver.open(path, libc::RTLD_NOW | mode);
-        assert_eq!((driver.call(handle, "count"), driver.close(handle)), (1, 0));
-        let again = driver.open(path, libc::RTLD_NOW);
-        assert_eq!(driver.call(again, "count"), 2);
-    }
-}
-
-#[test]
-fn the_program_comes_first_unless_the_library_binds_deeply() {
-    let shop = Workshop::new("deep");
-    let driver = Driver::new(&shop);
-    // `labs` is libc's: the program's definition stands before the library's.
-    let source = "__attribute__((noinline)) long labs(long n) { (void) n; return 77; }
-        int own(void) { volatile long n = -5; return labs(n); }";
-    let flags = ["-fno-builtin", "-fsemantic-interposition"];
-    let (plain, deep) =
-        (shop.build("libplain.so", source, &flags), shop.build("libdeep.so", source, &flags));
-    let plain = driver.open(&plain, libc::RTLD_NOW);
-    let deep = driver.open(&deep, libc::RTLD_NOW | libc::RTLD_DEEPBIND);
-    assert_eq!((driver.call(plain, "own"), driver.call(deep, "own")), (5, 77));
-}
-
-#[test]
-fn destructors_run_before_those_of_what_they_need() {
-    let shop = Workshop::new("order-of-ends");
-    let driver = Driver::new(&shop);
-    // Not `log`: libm, which another test may have brought into the program, has a function of that name.
-    let log = shop.build("liblog.so", "int ends; int entries(void) { return ends; }", &[]);
-    let note = |digit: u32| {
-        format!(
-            "extern int ends; __attribute__((destructor)) static void end(void) {{ ends = ends * 10 + {digit}; }}
-             int f{digit}(void) {{ return 0; }}"
-        )
-    };
-    let needs_log = ["-L{dir}", "-l:liblog.so", "-Wl,-rpath,$ORIGIN"];
-    shop.build("liblow.so", &note(2), &needs_log);
-    let high = shop.build(
-        "libhigh.so",
-        &(note(1) + "int f2(void); int g(void) { return f2(); }"),
-        &["-L{dir}", "-l:liblow.so", "-l:liblog.so", "-Wl,-rpath,$ORIGIN"],
-    );
-    let log = driver.open(&log, libc::RTLD_NOW);
-    let handle = driver.open(&high, libc::RTLD_NOW);
-    assert_eq!((driver.close(handle), driver.call(log, "entries")), (0, 12));
 }
 
 #[test]

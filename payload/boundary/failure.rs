@@ -13,7 +13,7 @@ pub struct Failure {
     pub type_name: Text,
     /// `str(exception)`, or what failed.
     pub message: Text,
-    /// What `traceback.format_exception` gives; may be empty.
+    /// The text of `traceback.format_exception`; may be empty.
     pub traceback: Text,
     /// The exception itself, borrowed; null unless [`Status::EXCEPTION`].
     pub exception: Handle,
@@ -41,14 +41,14 @@ impl Failure {
 pub struct Raising {
     /// The exception itself, which was raised before: it is raised again as it is. Null: one is made.
     pub exception: Handle,
-    /// The built-in type of the one that is made, or that of an [`Interrupt`](crate::table::Interrupt). If there is no such
-    /// type, or it takes more than a message, it is a `RuntimeError` whose message names it.
+    /// The built-in type of the one that is made, or that of an [`Interrupt`](crate::table::Interrupt). If the type does not
+    /// exist, or takes more than a message, a `RuntimeError` is made whose message names it.
     pub type_name: Text,
     /// The only argument of the one that is made.
     pub message: Text,
     /// The cause of the one that is made, or null.
     pub cause: Handle,
-    /// Where there is no cause: the text of another interpreter's traceback. It becomes the text of a cause. May be empty.
+    /// Without a cause: the text of another interpreter's traceback. It becomes the text of a cause. May be empty.
     pub traceback: Text,
     /// An error of the host that the exception shall hold, or null. The exception is then a `RuntimeError`.
     pub error: *mut c_void,

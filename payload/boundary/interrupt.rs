@@ -8,7 +8,7 @@ use std::ffi::c_int;
 pub struct Interrupt(pub c_int);
 
 impl Interrupt {
-    /// It does not: what was not raised yet is taken back.
+    /// It does not: exceptions not yet raised are taken back.
     pub const NONE: Self = Self(0);
     /// The application has asked for it.
     pub const HANDLE: Self = Self(1);

@@ -8,10 +8,12 @@
 pub mod dlpack;
 pub mod failure;
 pub mod interrupt;
-pub mod leaf;
+pub mod limit;
 pub mod memory;
+pub mod pages;
 pub mod stream;
 pub mod table;
+pub mod tagged_value;
 
 /// The folder of this package, which has the payload's sources: for the host's build script.
 ///

@@ -12,35 +12,37 @@
 //!   borrowed, unless the function says otherwise.
 //! - A function that fails returns something other than [`Status::DONE`], has written nothing to its
 //!   out-parameters, and has called [`HostTable::fail`] once with the `sink` it was given.
-//! - Pointers in a view ([`Text`], [`Leaf`], [`BufferView`]) stay valid as long as the object that
+//! - Pointers in a view ([`Text`], [`TaggedValue`], [`BufferView`]) stay valid as long as the object that
 //!   they came from is referenced.
 
 use crate::dlpack::DLTensor;
 pub use crate::failure::{Failure, Raising};
 pub use crate::interrupt::{Interrupt, Progress};
-pub use crate::leaf::{Kind, Leaf};
-pub use crate::memory::{Others, PackageSize, Purpose, Region, Thresholds};
+pub use crate::limit::MemoryLimit;
+pub use crate::memory::{Others, PackageSize, Region};
 pub use crate::stream::Stream;
+pub use crate::tagged_value::{Kind, TaggedValue};
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_long, c_void};
 
 /// The first word of both tables.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
-/// The payload's only exported symbol, of type [`Entry`].
+/// The payload's only exported symbol, of type [`EntryPoint`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
 
 /// Gives the host's table to the payload and fills in the payload's. Returns 0, or the field that
 /// does not match: 1 for the magic number, 2 for the version, 3 for the size.
-pub type Entry = unsafe extern "C" fn(host: *const HostTable, payload: *mut PayloadTable) -> c_int;
+pub type EntryPoint =
+    unsafe extern "C" fn(host: *const HostTable, payload: *mut PayloadTable) -> c_int;
 
 /// A strong reference to a Python object. Nobody outside the payload touches its fields.
 pub type Handle = *mut c_void;
 
-/// What begins both tables.
+/// The header of both tables.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
@@ -58,7 +60,7 @@ impl Header {
         Self { magic: MAGIC, version: VERSION, size: size_of::<T>() as u32 }
     }
 
-    /// 0, or the code of the first field that differs (see [`Entry`]).
+    /// 0, or the code of the first field that differs (see [`EntryPoint`]).
     pub const fn matches<T>(&self) -> c_int {
         if self.magic != MAGIC {
             1
@@ -78,7 +80,7 @@ impl Header {
 pub struct Status(pub c_int);
 
 impl Status {
-    /// It did what it was asked.
+    /// It has done its work.
     pub const DONE: Self = Self(0);
     /// A Python exception was raised; it has been taken off the interpreter and reported.
     pub const EXCEPTION: Self = Self(1);
@@ -181,11 +183,11 @@ pub struct Callback {
     pub drop: unsafe extern "C" fn(context: *mut c_void),
 }
 
-/// A callable of the host, and what it says about itself.
+/// A callable of the host, with its name and documentation.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// What is called.
+    /// The function to call.
     pub callback: Callback,
     /// `__name__`.
     pub name: Text,
@@ -219,7 +221,7 @@ pub struct TensorLoan {
     pub device_id: c_int,
 }
 
-/// What python's flags say.
+/// The settings of python's flags.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Flags {
@@ -249,7 +251,7 @@ pub struct Flags {
 pub struct Start {
     /// The interpreter's name, for messages.
     pub name: Text,
-    /// What `sys.executable` shall be: the python of an installation or a virtual environment,
+    /// The future `sys.executable`: the python of an installation or a virtual environment,
     /// from which CPython derives prefix and site-packages. Empty: unknown.
     pub executable: Text,
     /// `PYTHONHOME`: the prefix of the installation. Empty: derived from `executable`.
@@ -269,24 +271,26 @@ pub struct Start {
     pub environment_count: usize,
     /// 1: be `python ARGUMENTS`: read the environment and the command line. 0: isolated.
     pub command_line: c_int,
-    /// 1: read `PYTHON*` variables although there is no command line. They are in an environment of this
+    /// 1: read `PYTHON*` variables even without a command line. They are in an environment of this
     /// interpreter's own.
     pub own_environment: c_int,
-    /// Bytes of memory that Python may take; 0: as many as there are.
+    /// Bytes of memory that the interpreter may take; 0: as many as there are.
     pub memory: usize,
+    /// Counts that memory. Null if the host counts none: the interpreter has no heap of its own.
+    pub limit: *const MemoryLimit,
     /// 1: install Python's signal handlers, which is for one interpreter of a process only.
     pub signal_handlers: c_int,
-    /// What the module `imports` of the payload does about imports. Empty: nothing.
+    /// The mode of the payload's module `imports`. Empty: it does nothing.
     pub import_mode: Text,
     /// The text of a profile of imports.
     pub import_profile: Text,
     /// Where compiled code of modules is kept. Empty: nowhere.
     pub import_folder: Text,
-    /// What a command line of python says by flags. Not read with `command_line`.
+    /// The flags of a python command line. Not read with `command_line`.
     pub flags: Flags,
 }
 
-/// What the payload may ask of the host.
+/// The host's functions for the payload.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HostTable {
@@ -294,18 +298,13 @@ pub struct HostTable {
     pub header: Header,
     /// Receives the description of a failure. `sink` is what the failing call was given.
     pub fail: unsafe extern "C" fn(sink: *mut c_void, failure: *const Failure),
-    /// The marshalled code of a text that the standard library generates, as a compiler with this mark makes it; empty if
-    /// nobody has kept it. It stays as long as the process.
-    pub find_code: unsafe extern "C" fn(compiler: Text, text: Text) -> Text,
-    /// Keeps such code for all interpreters.
-    pub keep_code: unsafe extern "C" fn(compiler: Text, text: Text, code: Text),
     /// The number of the calling process, which differs from those of the processes that it descends from.
     pub process: unsafe extern "C" fn() -> u32,
     /// Waits until each other thread of the interpreter's code has run since, or sleeps.
     pub let_threads_pass: unsafe extern "C" fn(),
 }
 
-/// What the payload can do.
+/// The payload's functions for the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadTable {
@@ -350,6 +349,8 @@ pub struct PayloadTable {
         progress: *mut Progress,
         sink: *mut c_void,
     ) -> Status,
+    /// Imports what a report of an interrupt needs. Attached.
+    pub prepare_interrupts: unsafe extern "C" fn(sink: *mut c_void) -> Status,
     /// Prepares `stacks`. Attached.
     pub prepare_stacks: unsafe extern "C" fn(sink: *mut c_void) -> Status,
     /// Writes the Python stacks of all threads to descriptor 2, as `faulthandler` does: without the GIL, and without any
@@ -400,7 +401,7 @@ pub struct PayloadTable {
     pub call: unsafe extern "C" fn(
         callable: Handle,
         method: Text,
-        values: *const Leaf,
+        values: *const TaggedValue,
         positional: usize,
         names: *const Text,
         named: usize,
@@ -439,27 +440,31 @@ pub struct PayloadTable {
     pub truth: unsafe extern "C" fn(object: Handle, out: *mut c_int, sink: *mut c_void) -> Status,
 
     // Values. All attached.
-    /// A new object from a leaf that is no container and not [`Kind::OTHER`].
-    pub build:
-        unsafe extern "C" fn(leaf: *const Leaf, out: *mut Handle, sink: *mut c_void) -> Status,
-    /// What an object is, with its value.
-    pub inspect: unsafe extern "C" fn(object: Handle, out: *mut Leaf, sink: *mut c_void) -> Status,
+    /// A new object from a value that is neither a container nor [`Kind::OTHER`].
+    pub build: unsafe extern "C" fn(
+        value: *const TaggedValue,
+        out: *mut Handle,
+        sink: *mut c_void,
+    ) -> Status,
+    /// The type of an object, with its value.
+    pub inspect:
+        unsafe extern "C" fn(object: Handle, out: *mut TaggedValue, sink: *mut c_void) -> Status,
     /// The two's complement of an `int`, little-endian, as a `bytes` object.
     pub digits: unsafe extern "C" fn(object: Handle, out: *mut Handle, sink: *mut c_void) -> Status,
-    /// A new list, tuple or dict; of a dict, `items` are `len` pairs of key and value. An item is what `build` takes, or a
+    /// A new list, tuple or dict; of a dict, `items` are `len` pairs of key and value. An item is a value for `build`, or a
     /// reference.
     pub gather: unsafe extern "C" fn(
         kind: Kind,
-        items: *const Leaf,
+        items: *const TaggedValue,
         len: usize,
         out: *mut Handle,
         sink: *mut c_void,
     ) -> Status,
-    /// What the items of a list or tuple are, of exactly `len` items; a failure if it has changed its length meanwhile. The
-    /// views are valid while the GIL is held and no Python code runs.
-    pub leaves: unsafe extern "C" fn(
+    /// The types and values of the items of a list or tuple of exactly `len` items; fails if its length has changed meanwhile.
+    /// The views are valid while the GIL is held and no Python code runs.
+    pub tagged_items: unsafe extern "C" fn(
         container: Handle,
-        items: *mut Leaf,
+        items: *mut TaggedValue,
         len: usize,
         sink: *mut c_void,
     ) -> Status,
@@ -533,13 +538,13 @@ pub struct PayloadTable {
         out: *mut Handle,
         sink: *mut c_void,
     ) -> Status,
-    /// What an instance of such a class holds. Null if `object` is none.
+    /// The context that an instance of such a class holds. Null for any other `object`.
     pub held: unsafe extern "C" fn(object: Handle) -> *mut c_void,
 
-    // What takes memory.
-    /// Calls `visit` with `context` for each range of addresses that the interpreter's allocators have. Any thread may ask,
-    /// attached or not. `visit` calls no function of this table.
-    pub regions: unsafe extern "C" fn(
+    // Users of memory.
+    /// Calls `visit` with `context` for each range of addresses at which arenas of Python's objects are. Any thread may ask,
+    /// attached or not; attached, and without sub-interpreters, none comes or goes meanwhile. `visit` calls no function of this table.
+    pub arenas: unsafe extern "C" fn(
         visit: unsafe extern "C" fn(context: *mut c_void, region: Region),
         context: *mut c_void,
     ),
@@ -552,26 +557,21 @@ pub struct PayloadTable {
     ) -> Status,
 
     // The interpreter's memory.
-    /// 1 if the address lies in a window of addresses that is the interpreter's alone. Any thread may ask.
+    /// 1 if the address lies in the window of its arenas. Any thread may ask.
     pub owns: unsafe extern "C" fn(address: *const c_void) -> c_int,
-    /// Calls `action` once with what Python uses of these windows, while no code that goes through Python can change the
-    /// memory there, or take or free any. `action` calls nothing of this table. Where others could change it, `action` is not
-    /// called, and the result is not zero. Attached. The host's own threads between `enter` and `leave` are not asked after: the
-    /// host keeps them out, unless `action` only reads.
-    pub quiet: unsafe extern "C" fn(
-        action: unsafe extern "C" fn(context: *mut c_void, used: *const Region, count: usize),
-        context: *mut c_void,
-    ) -> Others,
+    /// Counts those that could change Python's memory although the calling thread holds the GIL. It takes and frees no memory.
+    /// Attached. The host's own threads between `enter` and `leave` are not counted: the host keeps them out.
+    pub others: unsafe extern "C" fn() -> Others,
 
-    // Garbage, of an interpreter that is settled, or that is in no pool any more.
-    /// `gc.collect()`. With `freezes`, of what was frozen here before as well, and what is left is frozen. Attached.
+    // Garbage, of an interpreter that is settled, or has left its pool.
+    /// `gc.collect()`. With `freezes`, it includes objects frozen here before, and freezes the remaining objects. Attached.
     pub collect: unsafe extern "C" fn(freezes: bool, sink: *mut c_void) -> Status,
     /// Undoes what `collect` has frozen. `finalize` does so, too. Attached.
     pub unfreeze: unsafe extern "C" fn(),
 
     // Imports.
-    /// Has Python seldom look for garbage, until `collect_as_before` gets the result. Attached.
-    pub collect_seldom: unsafe extern "C" fn() -> Thresholds,
+    /// Makes Python rarely collect garbage, until `collect_as_before` gets the result. Attached.
+    pub collect_seldom: unsafe extern "C" fn() -> c_long,
     /// Undoes the `collect_seldom` that returned `before`, unless a program has set other thresholds meanwhile. Attached.
-    pub collect_as_before: unsafe extern "C" fn(before: Thresholds),
+    pub collect_as_before: unsafe extern "C" fn(before: c_long),
 }

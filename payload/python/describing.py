@@ -1,4 +1,4 @@
-"""What a call of a packaged object takes and gives: names, kinds, types of elements and extents.
+"""The inputs and outputs of a packaged object's call: names, kinds, types of elements and extents.
 
 The builder of packages describes the example with it. A server takes the names of outputs from it, so that both agree.
 Nothing here imports torch or numpy: a value of theirs has imported them.
@@ -16,8 +16,8 @@ TEXT = "text"
 
 
 def parameters(obj):
-    """The names of the parameters that take positional arguments, in their order. There are none for a call that does not
-    say what it takes."""
+    """The names of the parameters that take positional arguments, in their order. Empty for a call without a
+    signature."""
     forward = getattr(obj, "forward", None)
     call = forward if callable(forward) else obj
     schema = getattr(call, "schema", None)
@@ -33,7 +33,7 @@ def parameters(obj):
 
 def outputs(result):
     """The outputs of a result: pairs of a name and a tensor or an array. A dict's keys, the fields of a named tuple and those
-    of a dataclass are names. Else the names are OUTPUT__0 and so on. What is None is left out."""
+    of a dataclass are names. Else the names are OUTPUT__0 and so on. None values are left out."""
     if _kind(result) is not None:
         pairs = [("OUTPUT__0", result)]
     elif isinstance(result, dict):
@@ -70,7 +70,7 @@ def call(obj, arguments):
 
 def describe(obj, arguments, result):
     """Rows of inputs and outputs. An input's are its place among the arguments, kind, type, extents and name, an output's the
-    same without the place. Arguments that are plain values are no inputs: each call gets those of the example."""
+    same without the place. Plain values among the arguments are not inputs: each call gets those of the example."""
     names = parameters(obj)
     inputs = []
     for place, value in enumerate(arguments):
@@ -110,7 +110,7 @@ def _is_plain(value):
 
 
 def _kind(value):
-    """What the value is, None if neither."""
+    """The value's kind: TENSOR or an array's, else None."""
     if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
         return TENSOR
     return ARRAY if isinstance(value, getattr(sys.modules.get("numpy"), "ndarray", ())) else None

@@ -90,7 +90,7 @@ class Cuda:
 BACKENDS = {"cuda": Cuda()}
 
 
-class Place:
+class DevicePlace:
     """A device by its backend's name and its number."""
 
     def __init__(self, name, index):
@@ -103,7 +103,7 @@ class Place:
 
     @property
     def index(self):
-        """Only where there is no obstacle."""
+        """Ask only if `obstacle` names none."""
         if self._index is None:
             self._index = self.backend.current()
         return self._index
@@ -126,7 +126,7 @@ def find(location):
     name, colon, index = location.partition(":")
     if name not in BACKENDS or (colon and not index.isdecimal()):
         return None
-    return Place(name, int(index) if colon else None)
+    return DevicePlace(name, int(index) if colon else None)
 
 
 def destination(map_location, location):
@@ -199,7 +199,7 @@ def end():
 
 
 def _of_dlpack(kind, index):
-    return Place("cuda", index) if kind in (CUDA, ROCM) else None
+    return DevicePlace("cuda", index) if kind in (CUDA, ROCM) else None
 
 
 def _because(action):

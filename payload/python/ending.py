@@ -1,4 +1,4 @@
-"""What is done after the functions of `atexit`, before CPython cuts other threads off."""
+"""The work after the functions of `atexit`, before CPython cuts other threads off."""
 
 import io
 import os
@@ -32,8 +32,8 @@ def end(threads):
 
 
 def end_servers():
-    """Processes of multiprocessing. CPython leaves them to the end of the process. They end when nobody has the other end of
-    their pipes."""
+    """Ends multiprocessing's helpers. CPython leaves them to the end of the process. They end when the other end of
+    their pipes is closed everywhere."""
     modules = [sys.modules.get(f"multiprocessing.{name}") for name in ("forkserver", "resource_tracker")]
     for server, descriptor, process in [
         (getattr(modules[0], "_forkserver", None), "_forkserver_alive_fd", "_forkserver_pid"),
@@ -83,7 +83,7 @@ class Flusher:
         try:
             self._stream.flush()
         except Exception:
-            pass  # What it holds is lost.
+            pass  # Its contents are lost.
         self._has_flushed.release()
 
     def start(self, stream):

@@ -19,13 +19,13 @@ _numbers = itertools.count()
 
 
 class _Mailbox:
-    """What the host sends to one event loop."""
+    """The host's messages to one event loop."""
 
     def __init__(self, number, descriptor, take):
         self.number = number
         self._descriptor = descriptor
         self._take = take
-        # asyncio does not keep tasks alive: what they wait for does.
+        # asyncio does not keep tasks alive: the futures that they wait for do.
         self._waiters = {}
 
     def attach(self, loop):

@@ -1,4 +1,4 @@
-"""What the host raises in calls that it interrupts. Derived from KeyboardInterrupt: `except Exception` lets them pass."""
+"""The exceptions that the host raises to interrupt calls. Derived from KeyboardInterrupt: `except Exception` lets them pass."""
 
 import opcode
 import sys
@@ -16,7 +16,7 @@ class DeadlineExceeded(Interrupted):
 
 
 def _kind(name):
-    """What payload/src/moments.rs must know of an instruction. Each release has other numbers."""
+    """The kind of an instruction, for payload/src/exceptions/safe_points.rs. Each release has other numbers."""
     if "CALL" in name and "INTRINSIC" not in name:
         # Of the two of 3.11, the first one runs a C function.
         return 1 | 2 | (0 if name == "PRECALL" else 128)

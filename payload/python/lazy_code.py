@@ -4,14 +4,14 @@ A module's syntax tree decides for each name whether that shows: a name that the
 uses (such an import is made for its effects), imports under conditions and in `try` stay as they are. A module that reads its own
 namespace as a whole stays as it is.
 
-Compiled code is kept in a folder of the user (`kept_code`). An entry is valid for one path, time of modification and size, as in CPython's own.
+Compiled code is kept in a folder of the user (`code_cache`). An entry is valid for one path, time of modification and size, as in CPython's own.
 """
 
 import importlib.util
 import os
 import sys
 
-from _hydrozoa import kept_code
+from _hydrozoa import code_cache
 
 DECLARE = "__hydrozoa_import__"
 """The function by which code of a module declares names. In the module's dict while its code runs."""
@@ -26,13 +26,13 @@ def load(path, name, is_package, rules, folder):
     entry = None
     if folder is not None:
         entry = os.path.join(folder, importlib.util.source_hash(repr(head[1:5]).encode()).hex())
-        kept = kept_code.find(entry, head)
+        kept = code_cache.find(entry, head)
         if kept is not None:
             return kept[0]
     with open(path, "rb") as file:
         code = _compile(file.read(), path, name, is_package, rules)
     if entry is not None:
-        kept_code.keep(entry, head, code)
+        code_cache.keep(entry, head, code)
     return code
 
 
@@ -94,7 +94,7 @@ def _has_submodule(folder, name):
 
 
 class _Module:
-    """What decides about the import statements of one module."""
+    """Decides about the import statements of one module."""
 
     def __init__(self, ast, tree, path, name, is_package, rules):
         self.ast, self.name, self.is_package, self.rules = ast, name, is_package, rules

@@ -67,7 +67,7 @@ class Name(str):
         return not self == other
 
     def __hash__(self, is_ending=sys.is_finalizing):
-        # It is a key of a look-up itself: somebody has read the keys of the dict.
+        # It is a key of a look-up itself: some code has read the keys of the dict.
         space = self.space
         if space is not None and not is_ending() and (id(self), get_ident()) not in _resolving:
             self.mend_copies(self.bind(space))
@@ -135,7 +135,7 @@ def _run(space, line, source, bound):
 
 
 class LazyModule(ModuleType):
-    """The class of a module while it has unbound names. Who asks for its dict gets a complete one."""
+    """The class of a module while it has unbound names. Reading its `__dict__` completes it."""
 
     @property
     def __dict__(self):
@@ -154,7 +154,7 @@ class LazyModule(ModuleType):
         if sys._getframe(1).f_globals.get("__name__") in lazy_rules.READ_WHAT_IS_BOUND:
             return sorted(name for name in list(names) if type(name) is str)
         space = spaces.get(names.get("__name__"))
-        # Half way, a module has the submodules that somebody has imported, and no others.
+        # Half way, a module shows only the submodules that some code has imported.
         hides = space is not None and not space.is_executed
         return sorted(str.__str__(name) for name in list(names) if not (hides and type(name) is Name and not name.line))
 
@@ -267,7 +267,7 @@ def bind_all(names, may_fail=False):
                 raise
             values.append(_UNBOUND)
     del name
-    # Who has more references than a new name, which only this list has, is a key of other dicts.
+    # A name with more references than a new one, which only this list holds, is a key of other dicts.
     names.append(Name())
     counts = [sys.getrefcount(name) for name in names]
     own = counts.pop()
@@ -306,7 +306,7 @@ def add_child(full):
 
 
 def settle_children(targets):
-    """What `import a.b.c` promises, where the packages' dicts cannot."""
+    """Fulfils the promise of `import a.b.c`, where the packages' dicts cannot."""
     for full in targets:
         add_child(full)
 

@@ -1,4 +1,4 @@
-"""What must be known of particular packages, so that their modules' imports can be made when they are needed."""
+"""Rules for particular packages, so that their modules' imports can be made when they are needed."""
 
 _EAGER = {
     # libtorch imports it under std::call_once (torch::get_dynint_class). Imports that begin there, and reach the same place again,
@@ -37,5 +37,5 @@ def deferred(name):
 
 
 def key(name):
-    """What compiled code of the module depends on."""
+    """The rules' part in the key of the module's compiled code."""
     return "1"

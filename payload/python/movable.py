@@ -72,8 +72,8 @@ class _Pickler(pickle.Pickler):
         self.packages = set()
         # Devices that hold storages, by their locations.
         self.places = set()
-        # Where torch has not been imported, there are no storages. A thread may be importing it: nothing yet has a class that it
-        # does not have yet.
+        # Without an imported torch no storages exist. A thread may be importing it: no object has a class that torch has not
+        # defined yet.
         torch, jit = map(sys.modules.get, ("torch", "torch.jit"))
         self._torch = torch if hasattr(torch, "UntypedStorage") else None
         self._script_module, self._script_function = (
@@ -190,7 +190,7 @@ def _hold_in_place(torch, storage):
     try:
         torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
     except RuntimeError:
-        pass  # There is no numpy, or a mode is active that has no memory.
+        pass  # numpy is missing, or a mode without memory is active.
 
 
 class _System:
@@ -213,7 +213,7 @@ def _orders(obj):
     # Only torch's own classes ask their importer for names, and expect torch.package's interface.
     from torch.package import OrderedImporter, sys_importer
 
-    from .importers import Packaged
+    from .torch_importers import Packaged
 
     archives = sorted(package.installed(), key=lambda importer: importer.identity != own)
     ordered = [(one.identity, OrderedImporter(Packaged(one), sys_importer)) for one in archives]

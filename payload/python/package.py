@@ -42,7 +42,7 @@ IMPLICIT_EXTERNS = frozenset({"builtins", "numpy", "numpy.core", "numpy.core._mu
 # The module name by which packaged code reaches its own importer, as in torch.package.
 SELF_NAME = "torch_package_importer"
 
-# What the code of a source depends on, as in the names of `.pyc` files (PEP 3147, PEP 488).
+# The compiled code of a source depends on this, as in the names of `.pyc` files (PEP 3147, PEP 488).
 _COMPILER = f"{importlib.util.MAGIC_NUMBER.hex()} {sys.flags.optimize}"
 
 _MANGLED = re.compile(r"<torch_package_(\d+)>")
@@ -215,7 +215,7 @@ class PackageImporter:
     def torch_importer(self):
         """This importer with torch.package's interface: for the `importer` of a PackageExporter that
         exports what was loaded from here."""
-        from .importers import Packaged
+        from .torch_importers import Packaged
 
         return Packaged(self)
 

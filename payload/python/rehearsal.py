@@ -55,7 +55,7 @@ class _Costs:
         self.private_memory = lambda: 0
         # Importing module or "", line or 0, the external module that imports the others, their number, bytes.
         self.rows = []
-        # What inner blocks have counted: names of modules, and bytes.
+        # The counts of inner blocks: names of modules, and bytes.
         self._counted = [(set(), [])]
 
     @contextlib.contextmanager

@@ -17,7 +17,7 @@ PACKAGE = "__hydrozoa__"
 
 
 class _Loader:
-    """Has the source of one module (PEP 302). Whatever has the module's namespace has the loader and with it the module."""
+    """Holds the source of one module (PEP 302). The module's namespace keeps the loader alive and with it the module."""
 
     def __init__(self, module, source):
         self._module = module

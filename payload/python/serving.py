@@ -1,4 +1,4 @@
-"""What a server does with a packaged model, for the profile of imports that its package carries.
+"""A server's work with a packaged model, for the profile of imports that its package carries.
 
 This module imports nothing that a server would not.
 """

@@ -5,16 +5,17 @@ VARARGS = 0x04
 VARKEYWORDS = 0x08
 
 
-def read(signature):
+def read(signature, name):
     """The parameters of `def function SIGNATURE`.
 
     Names of positional parameters, then of keyword-only ones; how many are positional-only; how many are positional;
-    defaults by name; whether there is `*args`; whether there is `**kwargs`. Defaults are literals: no name is defined
-    where they are evaluated.
+    defaults by name; whether there is `*args`; whether there is `**kwargs`; the function, whose errors have the qualified
+    name. Defaults are literals: no name is defined where they are evaluated.
     """
     scope = {"__builtins__": {}}
     exec(f"def function{signature}: pass", scope)
     function = scope["function"]
+    function.__qualname__ = name
     code = function.__code__
     positional = code.co_argcount
     names = code.co_varnames[: positional + code.co_kwonlyargcount]
@@ -29,4 +30,5 @@ def read(signature):
         defaults,
         bool(flags & VARARGS),
         bool(flags & VARKEYWORDS),
+        function,
     )

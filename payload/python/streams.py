@@ -35,7 +35,7 @@ class _Raw(io.RawIOBase):
 
 
 def install(name, stream):
-    """Puts a stream of the application in the place of `sys.NAME`. What was printed to the former one is flushed."""
+    """Replaces `sys.NAME` by a stream of the application, and flushes the former one."""
     former = getattr(sys, name, None)
     raw = _Raw(stream, f"<{name}>", "rb" if name == "stdin" else "wb")
     # As CPython makes its own (`create_stdio` in Python/pylifecycle.c), but always UTF-8 and by lines.

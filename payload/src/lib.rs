@@ -6,52 +6,39 @@
 //!
 //! The library exports one function, [`hydrozoa_payload_v1`]. Everything else goes through the tables
 //! of [`table`].
+//!
+//! | folder or file | holds |
+//! |---|---|
+//! | `allocators`, `api` | Python's memory; references, names, types and modules by which the rest uses Python's C API |
+//! | `threads` | the threads in the interpreter: entry, end, and how those that are not the host's are kept out |
+//! | `exceptions` | how calls fail, and how they are stopped |
+//! | `garbage`, `host_objects`, `inspection`, `values` | collections; the host's functions, instances and streams; memory and stacks by their owners; values |
+//! | `objects`, `start` | the host's operations on objects; an interpreter's start and end |
+//!
+//! A folder or file uses those above it in this table and in its own row. `tests/tests/tidy/rows.rs` reads it.
 
-mod arenas;
-mod arrays;
-mod barrier;
-mod built;
-mod ceiling;
-mod chunks;
-mod classes;
-mod collections;
-mod ended;
-mod ending;
+mod allocators;
+mod api;
 mod exceptions;
-mod fault;
-mod frames;
-mod frozen;
-mod functions;
-mod generated;
-mod heap;
-mod interrupts;
-mod interval;
-mod memory;
-mod methods;
-mod module_files;
-mod modules;
-mod moments;
-mod names;
+mod garbage;
+mod host_objects;
+mod inspection;
 mod objects;
-mod packages;
-mod quiet;
-mod recursion;
-mod reference;
-mod report;
-mod signature;
-mod stack;
-mod stacks;
 mod start;
-mod streams;
-mod tensors;
 mod threads;
-mod types;
 mod values;
 
+use allocators::arenas;
+use exceptions::{interrupts, raising};
+use garbage::{during_imports, frozen_objects};
+use host_objects::{functions, instances, streams};
 use hydrozoa_payload::{dlpack, table};
+use inspection::{package_sizes, stack_of_thread, stacks_without_gil};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use table::{Header, HostTable, PayloadTable};
+use threads::other_threads;
+use values::{buffers, plain, tensors};
 
 /// The host's table, as given to [`hydrozoa_payload_v1`].
 static HOST: OnceLock<HostTable> = OnceLock::new();
@@ -70,9 +57,10 @@ static TABLE: PayloadTable = PayloadTable {
     attached: threads::attached_flag,
     current: threads::current,
     interrupt: interrupts::interrupt,
-    prepare_stacks: stacks::prepare,
-    stacks: stacks::write,
-    stack: frames::lines,
+    prepare_interrupts: interrupts::prepare,
+    prepare_stacks: stacks_without_gil::prepare,
+    stacks: stacks_without_gil::write,
+    stack: stack_of_thread::lines,
     retain: threads::retain,
     release: threads::release,
     release_attached: threads::release_attached,
@@ -88,36 +76,36 @@ static TABLE: PayloadTable = PayloadTable {
     iterate: objects::iterate,
     next: objects::next,
     truth: objects::truth,
-    build: values::build,
-    inspect: values::inspect,
-    digits: values::digits,
-    gather: values::gather,
-    leaves: values::leaves,
-    scatter: values::scatter,
-    buffer: memory::buffer,
-    buffer_release: memory::buffer_release,
-    lend: memory::lend,
+    build: plain::build,
+    inspect: plain::inspect,
+    digits: plain::digits,
+    gather: plain::gather,
+    tagged_items: plain::tagged_items,
+    scatter: plain::scatter,
+    buffer: buffers::buffer,
+    buffer_release: buffers::buffer_release,
+    lend: buffers::lend,
     function: functions::function,
-    raise: exceptions::raise,
+    raise: raising::raise,
     tensor: tensors::tensor,
     lend_tensor: tensors::lend_tensor,
     stream: streams::stream,
-    instance_type: classes::instance_type,
-    instance: classes::instance,
-    held: classes::held,
-    throw: exceptions::throw,
+    instance_type: instances::instance_type,
+    instance: instances::instance,
+    held: instances::held,
+    throw: raising::throw,
     lend_array: tensors::lend_array,
-    regions: heap::regions,
-    packages: packages::packages,
-    owns: quiet::owns,
-    quiet: quiet::quiet,
-    collect: frozen::collect,
-    unfreeze: frozen::unfreeze,
-    collect_seldom: collections::collect_seldom,
-    collect_as_before: collections::collect_as_before,
+    arenas: arenas::visit,
+    packages: package_sizes::packages,
+    owns: other_threads::owns,
+    others: other_threads::counted,
+    collect: frozen_objects::collect,
+    unfreeze: frozen_objects::unfreeze,
+    collect_seldom: during_imports::collect_seldom,
+    collect_as_before: during_imports::collect_as_before,
 };
 
-/// The payload's entry: see [`table::Entry`].
+/// The payload's entry: see [`table::EntryPoint`].
 ///
 /// # Safety
 ///

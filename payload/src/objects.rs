@@ -1,13 +1,13 @@
 //! Operations on any object: PyObject_* for the host.
 
-use crate::barrier;
-use crate::built::Built;
-use crate::collections;
-use crate::fault::{Fault, Outcome};
-use crate::names::{name_of, names_of};
-use crate::reference::Ref;
-use crate::report::{self, guarded};
-use crate::table::{Handle, Leaf, Status, Text};
+use crate::api::fault::{Fault, Outcome};
+use crate::api::interned::{name_of, names_of};
+use crate::api::reference::{Ref, done};
+use crate::exceptions::foreign::frame;
+use crate::exceptions::report::{self, guarded, returning};
+use crate::garbage::during_imports;
+use crate::table::{Handle, Status, TaggedValue, Text};
+use crate::values::arguments::ArgumentObjects;
 use pyo3_ffi::{
     PY_VECTORCALL_ARGUMENTS_OFFSET, Py_None, Py_XDECREF, PyErr_Occurred, PyImport_GetModule,
     PyImport_Import, PyIter_Next, PyObject, PyObject_DelItem, PyObject_GetAttr, PyObject_GetItem,
@@ -17,31 +17,24 @@ use pyo3_ffi::{
 use std::ffi::{c_int, c_void};
 use std::{ptr, slice};
 
-fn done(status: c_int) -> Outcome<()> {
-    if status == 0 { Ok(()) } else { Err(Fault::Raised) }
-}
-
 /// See [`crate::table::PayloadTable::import`].
 pub(crate) unsafe extern "C" fn import(name: Text, out: *mut Handle, sink: *mut c_void) -> Status {
     // SAFETY: the host is attached, and passes valid views and places.
     unsafe {
-        guarded(sink, || {
+        returning(out, sink, || {
             let name = name_of(name)?;
-            // What has been imported is found without importlib; waits for another thread that is
+            // Finds an imported module without importlib; waits for another thread that is
             // importing it (`import_ensure_initialized`, Python/import.c). An entry of None stands
-            // for what must not be imported, which PyImport_Import says.
+            // for a module that must not be imported, and PyImport_Import says so.
             let known = PyImport_GetModule(name.as_ptr());
-            let module = if known.is_null() || known == Py_None() {
-                if !PyErr_Occurred().is_null() {
-                    return Err(Fault::Raised);
-                }
-                Py_XDECREF(known);
-                collections::seldom(|| PyImport_Import(name.as_ptr()))
-            } else {
-                known
-            };
-            *out = Ref::owned(module)?.into_handle();
-            Ok(())
+            if known.is_null() && !PyErr_Occurred().is_null() {
+                return Err(Fault::Raised);
+            }
+            if !known.is_null() && known != Py_None() {
+                return Ref::owned(known);
+            }
+            Py_XDECREF(known);
+            Ref::owned(during_imports::seldom(|| PyImport_Import(name.as_ptr())))
         })
     }
 }
@@ -55,10 +48,8 @@ pub(crate) unsafe extern "C" fn attribute(
 ) -> Status {
     // SAFETY: the host is attached, and passes a live object, valid views and places.
     unsafe {
-        guarded(sink, || {
-            let name = name_of(name)?;
-            *out = Ref::owned(PyObject_GetAttr(object.cast(), name.as_ptr()))?.into_handle();
-            Ok(())
+        returning(out, sink, || {
+            Ref::owned(PyObject_GetAttr(object.cast(), name_of(name)?.as_ptr()))
         })
     }
 }
@@ -73,8 +64,7 @@ pub(crate) unsafe extern "C" fn set_attribute(
     // SAFETY: the host is attached, and passes live objects (null to delete) and a valid view.
     unsafe {
         guarded(sink, || {
-            let name = name_of(name)?;
-            done(PyObject_SetAttr(object.cast(), name.as_ptr(), value.cast()))
+            done(PyObject_SetAttr(object.cast(), name_of(name)?.as_ptr(), value.cast()))
         })
     }
 }
@@ -82,11 +72,11 @@ pub(crate) unsafe extern "C" fn set_attribute(
 /// See [`crate::table::PayloadTable::call`].
 ///
 /// The way of a call that succeeds is short: nothing on it panics, so it has no `catch_unwind`, and only the call itself
-/// has the frame of [`barrier`].
+/// has the frame that exceptions of C++ do not pass.
 pub(crate) unsafe extern "C" fn call(
     callable: Handle,
     method: Text,
-    values: *const Leaf,
+    values: *const TaggedValue,
     positional: usize,
     names: *const Text,
     named: usize,
@@ -113,16 +103,16 @@ pub(crate) unsafe extern "C" fn call(
 unsafe fn call_with(
     callable: *mut PyObject,
     method: Text,
-    values: &[Leaf],
+    values: &[TaggedValue],
     positional: usize,
     names: *const Text,
     named: usize,
 ) -> Outcome<Ref> {
     // SAFETY: by contract. One place before the arguments is for the callee (PEP 590), and one for `self`.
     unsafe {
-        let mut built = Built::new(values);
+        let mut built = ArgumentObjects::new(values);
         let places = built.make()?;
-        *places.add(Built::SKIPPED - 1) = callable;
+        *places.add(ArgumentObjects::SKIPPED - 1) = callable;
         let keywords = match named {
             0 => None,
             count => Some(names_of(names, count)?),
@@ -130,24 +120,20 @@ unsafe fn call_with(
         let keywords = keywords.as_ref().map_or(ptr::null_mut(), Ref::as_ptr);
         let result = if method.len == 0 {
             let count = positional | PY_VECTORCALL_ARGUMENTS_OFFSET;
-            barrier::vectorcall(callable, places.add(Built::SKIPPED), count, keywords, call_object)
+            let first = places.add(ArgumentObjects::SKIPPED);
+            frame(callable, first, count, keywords, call_object)
         } else {
             let method = name_of(method)?;
             let count = (1 + positional) | PY_VECTORCALL_ARGUMENTS_OFFSET;
-            barrier::vectorcall(
-                method.as_ptr(),
-                places.add(Built::SKIPPED - 1),
-                count,
-                keywords,
-                call_method,
-            )
+            let first = places.add(ArgumentObjects::SKIPPED - 1);
+            frame(method.as_ptr(), first, count, keywords, call_method)
         };
         Ref::owned(result)
     }
 }
 
-/// `PyObject_Vectorcall`, which is no function of 3.10's library.
-unsafe extern "C" fn call_object(
+/// `PyObject_Vectorcall`, which 3.10's library does not export.
+unsafe extern "C-unwind" fn call_object(
     callable: *mut PyObject,
     arguments: *const *mut PyObject,
     count: usize,
@@ -158,7 +144,7 @@ unsafe extern "C" fn call_object(
 }
 
 /// `PyObject_VectorcallMethod`.
-unsafe extern "C" fn call_method(
+unsafe extern "C-unwind" fn call_method(
     name: *mut PyObject,
     arguments: *const *mut PyObject,
     count: usize,
@@ -175,17 +161,9 @@ pub(crate) unsafe extern "C" fn text(
     out: *mut Handle,
     sink: *mut c_void,
 ) -> Status {
+    let text = if representation == 0 { PyObject_Str } else { PyObject_Repr };
     // SAFETY: the host is attached, and passes a live object and a valid place.
-    unsafe {
-        guarded(sink, || {
-            let text = match representation {
-                0 => PyObject_Str(object.cast()),
-                _ => PyObject_Repr(object.cast()),
-            };
-            *out = Ref::owned(text)?.into_handle();
-            Ok(())
-        })
-    }
+    unsafe { returning(out, sink, || Ref::owned(text(object.cast()))) }
 }
 
 /// See [`crate::table::PayloadTable::item`].
@@ -196,12 +174,7 @@ pub(crate) unsafe extern "C" fn item(
     sink: *mut c_void,
 ) -> Status {
     // SAFETY: the host is attached, and passes live objects and a valid place.
-    unsafe {
-        guarded(sink, || {
-            *out = Ref::owned(PyObject_GetItem(object.cast(), key.cast()))?.into_handle();
-            Ok(())
-        })
-    }
+    unsafe { returning(out, sink, || Ref::owned(PyObject_GetItem(object.cast(), key.cast()))) }
 }
 
 /// See [`crate::table::PayloadTable::set_item`].
@@ -246,12 +219,7 @@ pub(crate) unsafe extern "C" fn iterate(
     sink: *mut c_void,
 ) -> Status {
     // SAFETY: the host is attached, and passes a live object and a valid place.
-    unsafe {
-        guarded(sink, || {
-            *out = Ref::owned(PyObject_GetIter(object.cast()))?.into_handle();
-            Ok(())
-        })
-    }
+    unsafe { returning(out, sink, || Ref::owned(PyObject_GetIter(object.cast()))) }
 }
 
 /// See [`crate::table::PayloadTable::next`].

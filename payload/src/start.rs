@@ -3,44 +3,33 @@
 //! PEP 587 specifies the two configurations used here. CPython's Doc/c-api/init_config.rst describes
 //! each field.
 
-use crate::ceiling;
-use crate::ending;
-use crate::fault::{Fault, Outcome};
-use crate::frozen;
-use crate::generated;
-use crate::heap;
-use crate::module_files;
-use crate::modules;
-use crate::recursion;
-use crate::reference::Ref;
-use crate::report::{Raised, guarded};
+use crate::allocators::memory_limit;
+use crate::allocators::raw;
+use crate::api::fault::{Fault, Outcome};
+use crate::api::own_modules;
+use crate::api::reference::{Ref, done};
+use crate::exceptions::report::{Raised, guarded};
+use crate::garbage::frozen_objects;
 use crate::table::{Start, Status, Text};
-use crate::threads::{self, FINALIZED, NEW, RUNNING, STAGE};
+use crate::threads::ending;
+use crate::threads::recursion;
+use crate::threads::{self, FINALIZED, MAIN, NEW, RUNNING, STAGE};
 use pyo3_ffi::{
     _PyStatus_TYPE, Py_DecodeLocale, Py_FinalizeEx, Py_InitializeFromConfig, Py_PreInitialize,
     Py_PreInitializeFromBytesArgs, Py_RunMain, PyConfig, PyConfig_Clear,
     PyConfig_InitIsolatedConfig, PyConfig_InitPythonConfig, PyConfig_SetBytesArgv,
     PyConfig_SetBytesString, PyErr_Occurred, PyEval_RestoreThread, PyEval_SaveThread,
     PyGILState_Ensure, PyList_Insert, PyMem_RawFree, PyPreConfig, PyPreConfig_InitIsolatedConfig,
-    PyPreConfig_InitPythonConfig, PyStatus, PySys_GetObject, PyThreadState,
-    PyUnicode_DecodeFSDefaultAndSize, PyWideStringList, PyWideStringList_Append,
-    compat::PyThreadState_GetUnchecked,
+    PyPreConfig_InitPythonConfig, PyStatus, PySys_GetObject, PyWideStringList,
+    PyWideStringList_Append, compat::PyThreadState_GetUnchecked,
 };
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
-
-/// The thread state that `start` made, for `run_main`.
-static MAIN: AtomicPtr<PyThreadState> = AtomicPtr::new(ptr::null_mut());
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The exit status of a command line that runs no program, such as `--version`.
 static EXIT: AtomicI32 = AtomicI32::new(0);
-
-/// Whether a state is that of the thread that has started the interpreter.
-pub(crate) fn is_main(state: *mut PyThreadState) -> bool {
-    state == MAIN.load(Ordering::Acquire)
-}
 
 /// See [`crate::table::PayloadTable::start`].
 pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) -> Status {
@@ -63,7 +52,7 @@ pub(crate) unsafe extern "C" fn start(start: *const Start, sink: *mut c_void) ->
             MAIN.store(PyEval_SaveThread(), Ordering::Release);
             prepared.and_then(|()| match start.memory {
                 0 => Ok(()),
-                memory => ceiling::set(memory).map_err(|taken| {
+                memory => memory_limit::limit().set(memory).map_err(|taken| {
                     let text =
                         format!("it has taken {taken} bytes of memory, and its limit is {memory}");
                     fault(start, &text)
@@ -84,7 +73,7 @@ pub(crate) unsafe extern "C" fn run_main(exit_status: *mut c_int, sink: *mut c_v
             }
             PyEval_RestoreThread(MAIN.load(Ordering::Acquire));
             let status = Py_RunMain();
-            ceiling::free_chunk();
+            memory_limit::free_chunk();
             STAGE.store(FINALIZED, Ordering::Release);
             *exit_status = status;
             Ok(())
@@ -103,13 +92,13 @@ pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
             PyGILState_Ensure();
             threads::drain();
             ending::begin();
-            frozen::unfreeze();
-            modules::call_at_the_end("_hydrozoa.events", "_hydrozoa.events");
-            modules::call_at_the_end("_hydrozoa.devices", "torch.cuda");
+            frozen_objects::unfreeze();
+            own_modules::call_at_the_end(c"_hydrozoa.events", c"_hydrozoa.events");
+            own_modules::call_at_the_end(c"_hydrozoa.devices", c"torch.cuda");
             // An error means only that buffered output could not be flushed. The streams have
             // printed that themselves.
             Py_FinalizeEx();
-            ceiling::free_chunk();
+            memory_limit::free_chunk();
             STAGE.store(FINALIZED, Ordering::Release);
             Ok(())
         })
@@ -131,8 +120,8 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             },
             start.argument_count,
         ));
-        heap::install();
-        ceiling::count();
+        raw::watch();
+        memory_limit::count(start.limit);
         let mut before = MaybeUninit::<PyPreConfig>::uninit();
         let status = if start.command_line != 0 {
             PyPreConfig_InitPythonConfig(before.as_mut_ptr());
@@ -215,8 +204,8 @@ unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments)
     }
 }
 
-/// Sets what flags of a command line would set. What is set before the configuration is read comes before `PYTHON*`
-/// variables.
+/// Sets the values that flags of a command line would set. Values set before the configuration is read take precedence over
+/// `PYTHON*` variables.
 ///
 /// # Safety
 ///
@@ -290,37 +279,26 @@ unsafe fn prepare(start: &Start) -> Outcome<()> {
     unsafe {
         if start.command_line == 0 {
             // A command's `sys.meta_path` is plain python's. The host uses the modules in sessions only.
-            modules::install()?;
+            own_modules::install()?;
             ending::register()?;
-            generated::share();
-            module_files::note_in_time();
-            modules::leave_signals()?;
-            if start.flags.x_option_count != 0 {
-                modules::limit_digits()?;
-            }
+            own_modules::run(own_modules::AT_START, c"_hydrozoa/at_start.py", &[])?;
         }
         let variables = start.environment;
         for index in 0..start.environment_count {
             let [name, value] = *variables.add(index);
-            modules::set_variable(name.bytes(), value.bytes())?;
+            own_modules::set_variable(name.bytes(), value.bytes())?;
         }
         let path = Ref::borrowed(PySys_GetObject(c"path".as_ptr()))?;
         for index in 0..start.path_count {
-            let directory = (*start.paths.add(index)).bytes();
-            let directory = Ref::owned(PyUnicode_DecodeFSDefaultAndSize(
-                directory.as_ptr().cast(),
-                directory.len() as isize,
-            ))?;
-            if PyList_Insert(path.as_ptr(), index as isize, directory.as_ptr()) != 0 {
-                return Err(Fault::Raised);
-            }
+            let directory = Ref::path((*start.paths.add(index)).bytes())?;
+            done(PyList_Insert(path.as_ptr(), index as isize, directory.as_ptr()))?;
         }
         if start.import_mode.len != 0 {
             if start.command_line != 0 {
-                modules::install()?;
+                own_modules::install()?;
             }
             let texts = [start.import_mode, start.import_profile, start.import_folder];
-            modules::install_imports(texts)?;
+            own_modules::install_imports(texts)?;
         }
     }
     Ok(())

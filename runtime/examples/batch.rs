@@ -3,7 +3,7 @@
 //! Counts the functions in the `.py` files of a folder, by default of Python's standard library.
 //!
 //! ```sh
-//! cargo run --release -p hydrozoa --example batch [FOLDER]
+//! cargo run --release -p hydrozoa-examples --example batch [FOLDER]
 //! ```
 
 use hydrozoa::{Pool, Result};

@@ -1,7 +1,7 @@
 //! The README's package, called from four threads on four interpreters.
 //!
 //! ```sh
-//! cargo run --release -p hydrozoa --example model
+//! cargo run --release -p hydrozoa-examples --example model
 //! ```
 //!
 //! The README makes `mobilenet_v3.pt` and `venv`, which it takes from the current folder.

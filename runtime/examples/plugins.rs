@@ -2,7 +2,7 @@
 //! amount of memory, and of time for each call.
 //!
 //! ```sh
-//! cargo run --release -p hydrozoa --example plugins [FOLDER]
+//! cargo run --release -p hydrozoa-examples --example plugins [FOLDER]
 //! ```
 
 use hydrozoa::{Error, Pool, Result, Session};
@@ -32,7 +32,7 @@ impl Plugin {
         Ok(Self { name: name.to_owned(), session })
     }
 
-    /// What the plug-in says to an event.
+    /// The plug-in's answer to an event.
     fn handle(&self, event: &str) -> Result<Option<String>> {
         self.session.with_deadline(LIMIT, || {
             self.session.import(&self.name)?.call_method("handle", (event,))?.extract()
@@ -53,7 +53,7 @@ pub fn run(folder: &Path, event: &str) -> Result<Vec<(String, String)>> {
         Pool::builder().interpreters(names.len()).path(folder).memory_limit(MEMORY).build()?;
     let mut outcomes = Vec::new();
     for (index, name) in names.into_iter().enumerate() {
-        // What one plug-in does wrong is no reason to end, and no other plug-in sees it.
+        // One plug-in's fault does not end the program, and no other plug-in sees it.
         let answer =
             Plugin::load(&name, pool.acquire_on(index)?).and_then(|plugin| plugin.handle(event));
         let outcome = match answer {
@@ -68,7 +68,7 @@ pub fn run(folder: &Path, event: &str) -> Result<Vec<(String, String)>> {
 }
 
 fn main() -> Result<()> {
-    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/examples/plugins").into();
+    let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/plugins").into();
     let folder = std::env::args_os().nth(1).map_or_else(own, PathBuf::from);
     for (name, outcome) in run(&folder, "saved")? {
         println!("{name}: {outcome}");

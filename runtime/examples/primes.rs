@@ -1,11 +1,10 @@
 //! The same four threads of pure Python on one interpreter, then on four.
 //!
 //! ```sh
-//! cargo run --release -p hydrozoa --example primes
+//! cargo run --release -p hydrozoa-examples --example primes
 //! ```
 
 use hydrozoa::Pool;
-use std::thread;
 use std::time::Instant;
 
 const CODE: &str = "
@@ -14,26 +13,19 @@ def primes(first, last):
 ";
 
 fn main() -> hydrozoa::Result<()> {
-    let mut times = Vec::new();
     for interpreters in [1, 4] {
         let pool = Pool::builder().interpreters(interpreters).build()?; // finds a Python
-        let count = |part: u32| -> hydrozoa::Result<u32> {
-            let session = pool.acquire()?; // a lease on the least loaded interpreter
+        let count = &|part: u32| -> hydrozoa::Result<u32> {
+            let session = pool.acquire()?; // leases the least loaded interpreter
             let primes = session.run(CODE, "primes.py")?.getattr("primes")?;
             primes.call((part * 50_000, (part + 1) * 50_000))?.extract()
         };
-        let (start, count) = (Instant::now(), &count);
-        let total = thread::scope(|scope| {
-            let threads: Vec<_> = (0..4).map(|part| scope.spawn(move || count(part))).collect();
+        let start = Instant::now();
+        let total = std::thread::scope(|scope| {
+            let threads = [0, 1, 2, 3].map(|part| scope.spawn(move || count(part)));
             threads.into_iter().map(|thread| thread.join().unwrap()).sum::<hydrozoa::Result<u32>>()
         })?;
-        times.push(start.elapsed());
         println!("{interpreters} interpreters: {total} primes in {:.2?}", start.elapsed());
-        assert_eq!(total, 17_984);
-    }
-    if times[1] > times[0].mul_f64(0.8) {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        println!("no faster. Processors: {processors}; other programs may be using them");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! An HTTP service that answers many requests with one call of Python (dynamic batching), on every interpreter of a pool.
 //!
 //! ```sh
-//! cargo run --release -p hydrozoa --example service
+//! cargo run --release -p hydrozoa-examples --features service --example service
 //! curl -i --json '[1, 2, 3]' http://127.0.0.1:3000/predict
 //! ```
 

@@ -1,7 +1,7 @@
 //! One torch model in several interpreters: made in the first, called in all, with one copy of its weights.
 //!
 //! ```sh
-//! cargo run --release -p hydrozoa --example torch -- VENV
+//! cargo run --release -p hydrozoa-examples --example torch -- VENV
 //! ```
 //!
 //! VENV is a virtual environment with torch: `pip install torch==2.11.0 numpy`, or what `cargo xtask setup` prints.

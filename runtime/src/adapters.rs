@@ -1,18 +1,24 @@
-//! What is done for single libraries of which something is known. A build without the feature `adapters` does nothing for them.
+//! Special treatment of single, known libraries. A build without the feature `adapters` leaves it out.
 
 #[cfg(feature = "adapters")]
-pub(crate) use hydrozoa_adapters::{Adapters, BLOCKS, Interpreter};
+pub(crate) use hydrozoa_adapters::{Adapters, Interpreter, RULES};
 
 #[cfg(not(feature = "adapters"))]
-pub(crate) use without::{Adapters, BLOCKS, Interpreter};
+pub(crate) use without::{Adapters, Interpreter, RULES};
 
 #[cfg(not(feature = "adapters"))]
 mod without {
-    use hydrozoa_loader::{Domain, Interposition, Loader};
+    use hydrozoa_loader::{Decision, Domain, Interposition, Loader};
     use std::ffi::{OsString, c_int, c_ulong};
     use std::num::NonZeroUsize;
 
-    pub(crate) const BLOCKS: [(&str, &str); 0] = [];
+    pub(crate) const RULES: [LibraryRule; 0] = [];
+
+    pub(crate) struct LibraryRule {
+        pub(crate) patterns: &'static [&'static str],
+        pub(crate) decision: Decision,
+        pub(crate) reason: &'static str,
+    }
 
     #[allow(dead_code, reason = "nobody asks")]
     pub(crate) struct Interpreter<'a> {

@@ -52,7 +52,7 @@ impl CommandLine {
         })
     }
 
-    /// Which native libraries the interpreter has for itself, where the default is wrong.
+    /// Overrides the default for native libraries: which are shared, and which the interpreter replicates.
     pub fn libraries(mut self, rules: &LibraryRules) -> Self {
         self.libraries.extend(rules);
         self
@@ -101,14 +101,14 @@ impl CommandLine {
 
     /// Runs the command to its end, and returns its exit status.
     ///
-    /// Without [`CommandLine::signal_handlers`] it runs on a thread of its own with a stack of 8
+    /// Without [`CommandLine::signal_handlers`] it runs on a thread of its own, with its own current folder and umask and a stack of 8
     /// MiB, so that `sys.exit` ends only the command. That thread then stays until the process
     /// ends. `os._exit` and a crash end the process in any case.
     ///
     /// # Errors
     ///
     /// [`Error::Load`](crate::Error::Load), [`Error::Start`](crate::Error::Start), or
-    /// [`Error::Configuration`](crate::Error::Configuration) for a variable that cannot be in an environment. The
+    /// [`Error::Configuration`](crate::Error::Configuration) for a variable that an environment cannot hold. The
     /// command reports its own failures by its exit status and on its standard error.
     pub fn run(self) -> Result<i32> {
         let program = self
@@ -138,9 +138,21 @@ impl CommandLine {
         configuration.answers = exit.interpositions();
         configuration.signal_handlers = self.shared_signals;
         configuration.signals = signals;
-        Thread::start("python", move || exit.run(|| run_command(&configuration)))
+        let run = move || {
+            separate_folder();
+            exit.run(|| run_command(&configuration))
+        };
+        Thread::start("python", run)
             .map_err(|error| Error::no_thread("python command", &error))?
             .detach();
         exit.wait()
     }
+}
+
+/// Gives the calling thread its own current folder, root and umask, which begin as those of the process. The kernel keeps them by
+/// thread: threads that this one starts share them (clone(2), CLONE_FS), and its children begin with them. Where the
+/// kernel refuses, as some containers have it do, they stay the process's.
+fn separate_folder() {
+    // SAFETY: concerns the calling thread alone, which is new.
+    unsafe { libc::unshare(libc::CLONE_FS) };
 }

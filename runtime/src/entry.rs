@@ -52,7 +52,7 @@ macro_rules! c_main {
 /// The exit status of a program of Rust that panics (library/std/src/rt.rs).
 const PANICKED: c_int = 101;
 
-/// What [`c_main!`](crate::c_main) does: it calls `run`, and writes what standard output still holds. A panic ends here,
+/// The body of [`c_main!`](crate::c_main): calls `run`, and flushes standard output. A panic ends here,
 /// with the exit status 101, since it cannot leave a function of C.
 pub fn run(run: fn() -> i32) -> c_int {
     let status = catch_unwind(run).unwrap_or(PANICKED);

@@ -1,11 +1,17 @@
 //! The crate's errors.
 
+mod device;
+mod exception;
 mod host;
+mod package;
+mod unsettled;
 
+pub use device::DeviceError;
+pub use exception::Exception;
 pub use host::HostError;
+pub use package::PackageError;
+pub use unsettled::Unsettled;
 
-use crate::cold::Unsettled;
-use crate::exception::Exception;
 use crate::python::Candidate;
 use hydrozoa_loader::remedy;
 use std::fmt;
@@ -21,9 +27,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// application's own errors. The other variants are about the machine or about a wrong use of this crate. Their texts say
 /// what failed, on which object, and what to do.
 ///
-/// An error of a Python exception holds the exception itself ([`Error::exception`]), and the exception holds its
-/// traceback with all variables of the frames in it. So an error that is kept keeps memory in the interpreter. Drop it
-/// where it is handled, or call [`Error::without_exception`] if it is stored: the texts stay.
+/// An error from a Python exception holds the exception itself ([`Error::exception`]), and the exception holds its
+/// traceback with all variables of the frames in it. So a stored error keeps memory in the interpreter. Drop it
+/// where it is handled, or call [`Error::without_exception`] if you store it: the texts stay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -57,8 +63,16 @@ pub enum Error {
     /// before it.
     #[error("{}", deadline(traceback))]
     Deadline {
-        /// Where it was, as in [`Error::Python`]. Empty if it did not begin: then nothing of it has happened.
+        /// Where it was, as in [`Error::Python`]. Empty if it did not begin: then it has had no effect.
         traceback: String,
+    },
+    /// Code of the interpreter has crashed, in this call or before, and the crash was contained
+    /// ([`Builder::contain_crashes`](crate::Builder::contain_crashes)). All calls on this interpreter fail from now on: drop its
+    /// sessions and handles, and use another one.
+    #[error("{}", crashed(report))]
+    Crashed {
+        /// The report of the crash, as [`CrashReport::text`](crate::CrashReport::text).
+        report: String,
     },
     /// A library could not be loaded into the interpreter's domain.
     #[error(transparent)]
@@ -132,7 +146,7 @@ pub enum Error {
     Busy {
         /// How many there are.
         interpreters: usize,
-        /// How many sessions were too many: [`Builder::max_sessions`](crate::Builder::max_sessions), or 1.
+        /// The limit on sessions: [`Builder::max_sessions`](crate::Builder::max_sessions), or 1.
         sessions: usize,
         /// How long the call has waited.
         waited: Duration,
@@ -153,10 +167,10 @@ pub enum Error {
     Settle {
         /// Its name.
         interpreter: String,
-        /// What keeps it from it.
+        /// The reason.
         reason: Unsettled,
     },
-    /// Work whose imports were to be recorded ([`Builder::record_imports`](crate::Builder::record_imports)) cannot have a profile.
+    /// The imports of some work cannot be recorded in a profile ([`Builder::record_imports`](crate::Builder::record_imports)).
     #[error("{0}")]
     Imports(String),
     /// The calling thread's stack has too little room to run Python on it.
@@ -166,9 +180,9 @@ pub enum Error {
         room >> 10, least >> 10
     )]
     Stack {
-        /// What is left, in bytes.
+        /// The stack left, in bytes.
         room: usize,
-        /// What is needed, in bytes.
+        /// The stack needed, in bytes.
         least: usize,
     },
     /// A setting that cannot be met.
@@ -184,10 +198,10 @@ pub enum Error {
     },
     /// A package is unusable.
     #[error(transparent)]
-    Package(#[from] crate::package::PackageError),
+    Package(#[from] PackageError),
     /// An object needs a device that the interpreter's torch cannot use.
     #[error(transparent)]
-    Device(#[from] crate::device::DeviceError),
+    Device(#[from] DeviceError),
     /// Code inside an interpreter panicked: a host function ([`Session::function`](crate::Session::function)), or this
     /// crate, which is a defect.
     #[error("{0}")]
@@ -198,7 +212,7 @@ impl Error {
     /// An exception of a built-in type, for Python code that calls a host function
     /// ([`Session::function`](crate::Session::function)): `Error::raise("KeyError", name)`.
     ///
-    /// The exception is made when it is raised, as `type_name(message)`. If there is no such built-in type, or if it cannot
+    /// The exception is made when it is raised, as `type_name(message)`. If the built-in type does not exist, or cannot
     /// be made from one text (`UnicodeDecodeError`), a `RuntimeError` is raised whose text begins with the type's name.
     /// [`Object::into_error`](crate::Object::into_error) raises exceptions of all other types.
     pub fn raise(type_name: impl Into<String>, message: impl Into<String>) -> Self {
@@ -235,7 +249,7 @@ impl Error {
         }
     }
 
-    /// The exception, if the error is one or went through Python as one.
+    /// The exception, if the error came from one or went through Python as one.
     pub fn exception(&self) -> Option<&Exception> {
         match self {
             Self::Python { exception, .. } => exception.as_ref(),
@@ -270,11 +284,12 @@ impl Error {
             Self::Interrupted { traceback } => Self::Interrupted { traceback: traceback.clone() },
             Self::Deadline { traceback } => Self::Deadline { traceback: traceback.clone() },
             Self::Device(error) => Self::Device(error.clone()),
+            Self::Crashed { report } => Self::Crashed { report: report.clone() },
             other => Self::raise("RuntimeError", other.to_string()),
         }
     }
 
-    /// The kernel has refused a thread that was to start an interpreter.
+    /// The kernel refused to create the thread that was to start an interpreter.
     pub(crate) fn no_thread(interpreter: &str, error: &std::io::Error) -> Self {
         Self::Start {
             interpreter: interpreter.to_owned(),
@@ -283,7 +298,7 @@ impl Error {
         }
     }
 
-    /// What a panic says.
+    /// The message of a panic.
     pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
         Self::defect(panic_message(panic))
     }
@@ -320,6 +335,12 @@ impl From<anyhow::Error> for Error {
             false => Self::host(error),
         }
     }
+}
+
+fn crashed(report: &str) -> String {
+    let first = report.lines().next().unwrap_or_default();
+    let what = first.strip_prefix("hydrozoa: ").unwrap_or("a crash");
+    format!("the interpreter has crashed (Error::Crashed has the report): {what}")
 }
 
 fn deadline(traceback: &str) -> &'static str {

@@ -12,7 +12,7 @@
 //! waits there for the command. The child's `exit` and its return from the command end the child.
 
 use crate::shared_signals::Signals;
-use crate::thread::home::Home;
+use crate::thread::process_identity::ProcessIdentity;
 use crate::{Error, Result};
 use hydrozoa_loader::Interposition;
 use std::ffi::{c_int, c_void};
@@ -28,7 +28,7 @@ pub(crate) struct Exit {
     outcome: Mutex<Option<Result<i32>>>,
     ended: Condvar,
     /// The process that waits for the command.
-    process: Home,
+    process: ProcessIdentity,
     /// The command's signals, if it has its own.
     signals: Option<&'static Signals>,
 }
@@ -46,11 +46,11 @@ impl Exit {
             signals,
             outcome: Mutex::new(None),
             ended: Condvar::new(),
-            process: Home::current(),
+            process: ProcessIdentity::current(),
         }))
     }
 
-    /// What answers for libc in the command's domain.
+    /// The functions that answer for libc in the command's domain.
     pub(crate) fn interpositions(&'static self) -> Vec<(&'static str, Interposition)> {
         let context = std::ptr::from_ref(self).expose_provenance();
         // SAFETY: `exit(3)` takes one int and kill(2) two; the functions below take these and the address of an

@@ -1,7 +1,7 @@
 //! References to objects that outlive sessions.
 
-use crate::convert::{FromPython, ToPython};
-use crate::interpreter::{Interpreter, Kept};
+use crate::convert::{FromPython, ToPython, one_argument};
+use crate::interpreter::{Interpreter, ObjectReference};
 use crate::object::{self, Object};
 use crate::session::Session;
 use crate::{Error, Result};
@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// }
 /// ```
 #[derive(Clone)]
-pub struct Handle(Arc<Kept>);
+pub struct Handle(Arc<ObjectReference>);
 
 impl Handle {
     /// The object, in a session on its interpreter.
@@ -56,8 +56,8 @@ impl Handle {
 
     /// The object's interpreter, or `None` if that has ended or begun to.
     ///
-    /// The result keeps the interpreter alive. If everybody else drops it meanwhile, the drop of the result waits for the
-    /// interpreter's end.
+    /// The result keeps the interpreter alive. If all other handles are dropped meanwhile, the drop of the result waits for
+    /// the interpreter's end.
     pub fn interpreter(&self) -> Option<Interpreter> {
         self.0.interpreter()
     }
@@ -85,7 +85,14 @@ impl Handle {
     }
 
     fn ended(&self) -> Error {
-        Error::Ended { interpreter: self.0.interpreter_name().to_owned() }
+        Error::Ended { interpreter: self.0.interpreter_name().to_string() }
+    }
+}
+
+impl Object<'_> {
+    /// A reference to the object that outlives the session.
+    pub fn keep(&self) -> Handle {
+        self.clone().into()
     }
 }
 
@@ -93,7 +100,7 @@ impl From<Object<'_>> for Handle {
     fn from(object: Object<'_>) -> Self {
         let (session, handle) = object.into_parts();
         // SAFETY: the reference was the object's own, and it is of the session's interpreter.
-        Self(Arc::new(unsafe { Kept::new(session.inner(), handle) }))
+        Self(Arc::new(unsafe { ObjectReference::new(session.inner(), handle) }))
     }
 }
 
@@ -102,6 +109,8 @@ impl ToPython for Handle {
         self.attach(session)
     }
 }
+
+one_argument!(impl {} Handle);
 
 impl FromPython<'_> for Handle {
     fn from_python(object: &Object<'_>) -> Result<Self> {

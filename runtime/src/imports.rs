@@ -1,4 +1,4 @@
-//! When interpreters import modules, and the profile that says which of them a program's work needs.
+//! When interpreters import modules, and the profile of the modules that a program's work needs.
 
 use crate::{Error, Result};
 use std::collections::HashSet;
@@ -15,25 +15,25 @@ pub enum Imports {
     /// As the statements say: plain Python's semantics.
     #[default]
     Eager,
-    /// Modules that the profile names are imported when something of them is used. The first need of a module that the
-    /// recorded work did not need imports everything that plain Python would have imported by then. `docs/imports.md` says what
-    /// programs see of it. For CPython 3.10 to 3.14.
+    /// Modules that the profile names are imported when something of them is used. When a module is first needed that the
+    /// recorded work did not need, everything is imported that plain Python would have imported by then. `docs/imports.md`
+    /// describes the visible effects. For CPython 3.10 to 3.14.
     Profile(ImportProfile),
 }
 
-/// Which modules a program imports, in plain Python's order, and which of them its work needs.
+/// The modules that a program imports, in plain Python's order, and those of them that its work needs.
 ///
 /// [`Builder::record_imports`](crate::Builder::record_imports) makes one, and a package may carry one
-/// ([`Archive::imports`](crate::package::Archive::imports)). It names modules and no paths, the version of Python, and the releases
-/// of the packages that were imported. Interpreters of another Python do not use it: a warning of `tracing` says so when a pool is
-/// built. An interpreter that imports another release of one of the packages goes on as plain Python does from there on, with a
-/// warning, too.
+/// ([`Archive::imports`](crate::package::Archive::imports)). It names modules but no paths, the version of Python, and the
+/// releases of the packages that were imported. Interpreters of another Python ignore it: a warning of `tracing` says so when
+/// a pool is built. An interpreter that imports another release of one of the packages goes on as plain Python from there on,
+/// also with a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportProfile(Arc<Contents>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Contents {
-    /// What the profile was recorded with.
+    /// The releases with which the profile was recorded.
     releases: Vec<Release>,
     /// Packages whose own modules are imported where their statements stand.
     eager: Vec<String>,
@@ -65,7 +65,7 @@ impl ImportProfile {
     ///
     /// # Errors
     ///
-    /// [`Error::Configuration`] for a file that cannot be read, or that is no profile.
+    /// [`Error::Configuration`] for a file that cannot be read, or is not a profile.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let fault = |text: String| {
@@ -121,7 +121,7 @@ impl ImportProfile {
         Self(Arc::new(Contents { eager: packages.to_vec(), ..(*self.0).clone() }))
     }
 
-    /// What plain Python imports in this order, of which `needed` are enough.
+    /// A profile of the modules that plain Python imports in this order, of which `needed` are enough.
     pub(crate) fn new(imported: Vec<String>, needed: Vec<String>) -> Self {
         let known: HashSet<String> = imported.iter().cloned().collect();
         let enough: HashSet<String> = needed.iter().cloned().collect();
@@ -186,10 +186,10 @@ impl FromStr for ImportProfile {
     }
 }
 
-/// What an interpreter does about imports, if anything.
+/// How an interpreter treats imports, if not as plain Python does.
 #[derive(Clone, Debug)]
 pub(crate) struct ImportMode {
-    /// A name that `payload/python/imports.py` knows.
+    /// A name that `payload/python/guided_imports.py` knows.
     pub(crate) name: &'static str,
     /// The text of a profile.
     pub(crate) profile: String,

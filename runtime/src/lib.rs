@@ -21,11 +21,11 @@
 //! # Ok::<(), hydrozoa::Error>(())
 //! ```
 //!
-//! Python calls Rust by [`macro@function`] and [`Function`], and Rust types are Python classes by [`macro@class`] and [`Class`].
+//! [`macro@function`] and [`Function`] let Python call Rust; [`macro@class`] and [`Class`] make Rust types Python classes.
 //!
 //! Cargo features, all off by default:
 //!
-//! | Feature | What it adds |
+//! | Feature | It adds |
 //! |---|---|
 //! | `async` | `EventLoop`: coroutines as Rust futures; `Session::awaitable`: Rust futures as awaitables |
 //! | `chrono` | dates, times and spans of the crate chrono as those of `datetime` |
@@ -39,18 +39,18 @@ mod adapters;
 #[cfg(feature = "async")]
 mod asynchronous;
 mod class;
-mod cold;
 mod command_line;
-mod contained;
 pub mod convert;
+mod crash;
 mod device;
+mod domain;
+mod embedded_payloads;
 pub mod entry;
 mod environment;
 mod error;
 mod exception;
 mod exit;
 mod function;
-mod generated_code;
 mod handle;
 mod heap;
 mod imports;
@@ -63,24 +63,24 @@ pub mod memory;
 pub mod movable;
 mod object;
 pub mod package;
+mod panics;
 mod payload;
-mod place;
 mod pool;
 mod process;
 pub mod python;
 mod session;
 mod settle;
+mod settled_pages;
 mod shared_signals;
 mod streams;
 mod thread;
-mod waiting;
+mod wait_circles;
 
 #[cfg(feature = "async")]
 pub use asynchronous::{EventLoop, Task};
 #[doc(hidden)]
 pub use class::generated;
 pub use class::{Class, ClassBuilder, Instance};
-pub use cold::{Settled, Unsettled};
 pub use command_line::CommandLine;
 pub use convert::buffer::Buffer;
 pub use convert::element::Element;
@@ -88,9 +88,10 @@ pub use convert::tensor::{DataType, Tensor};
 pub use convert::{
     FromPython, Integer, Named, Positional, Spread, ToArguments, ToKeywords, ToPython, Value,
 };
-pub use device::{Device, DeviceError};
-pub use error::{Error, HostError, Result};
-pub use exception::{Exception, Frame};
+pub use crash::{CrashReport, on_crash};
+pub use device::Device;
+pub use error::{DeviceError, Error, Exception, HostError, Result, Unsettled};
+pub use exception::Frame;
 pub use function::{Arguments, Function, Returned};
 pub use handle::Handle;
 pub use hydrozoa_loader as loader;
@@ -155,3 +156,4 @@ pub use package::Package;
 pub use pool::{Builder, Interpreters, Pool, WeakPool};
 pub use process::exit_at_once;
 pub use session::Session;
+pub use settled_pages::Settled;

@@ -9,8 +9,7 @@
 //! |---|---|
 //! | the C library's family, libgcc_s, libgomp; libstdc++ | the loader's own rules: shared; replicated |
 //! | a file that the user has a pattern for | [`LibraryRules`] |
-//! | [`REFUSED`] | not loaded |
-//! | [`SHARED`], with what they need | their symbols: shared, unless they need one of the interpreter's |
+//! | a known library ([`RULES`]) | its adapter: not loaded, or by the symbols of it and of what it needs: shared, unless they need one of the interpreter's |
 //! | what the program began with, unless that needs libstdc++ | their symbols, likewise |
 //! | any other file | replicated |
 //!
@@ -20,90 +19,9 @@ use std::sync::{Mutex, PoisonError};
 
 use hydrozoa_loader::{Class, Decision, Loader, Policy};
 
+use crate::adapters::RULES;
 use crate::heap;
 use crate::{Error, Result};
-
-/// Libraries that work in a process of their own only, and why.
-///
-/// - **memray** writes its own functions over each reference to `malloc`, `free`, `mmap` and `dlopen` in the process: those of the
-///   application and of all interpreters. Its functions call the C library's, and not what answers for that in an interpreter,
-///   and the references stay so when it has ended (its src/memray/_memray/elf_shenanigans.cpp and hooks.h).
-const REFUSED: [(&str, &str); 1] = [(
-    "*/memray/_memray.*so",
-    "memray takes over the memory of the whole process, which has other interpreters and the application in it; run the \
-     program in python itself to profile it, and see Interpreter::memory for what an interpreter takes",
-)];
-
-/// Libraries that an interpreter may bring and that exist once all the same.
-struct Shared {
-    patterns: &'static [&'static str],
-    /// Why one for all is right, and why one for each is not.
-    reason: &'static str,
-}
-
-/// Each entry is either harmless or bound to the process by its nature.
-///
-/// - **BLAS**: the results depend on the arguments and on the number of threads alone. What the library keeps is a pool
-///   of threads and buffers, which it guards by locks (OpenBLAS, driver/others/blas_server.c and memory.c; MKL's developer
-///   guide, "Intel oneMKL and threads"). A copy for each interpreter would bring as many threads as the machine has cores.
-///   Its number of threads is one setting for the process.
-/// - **OpenMP**: the same. LLVM's and Intel's runtime end a process in which they find a second one of them
-///   (openmp/runtime/src/kmp_runtime.cpp, `__kmp_register_library_startup`). The loader's own rules share libgomp.
-/// - **CUDA**: a process has one primary context on each device (CUDA driver API, "Primary context management"),
-///   and interpreters pass memory of it to each other. The driver's libraries for graphics and video are parts of it.
-/// - **MPI**: a process is one rank and calls `MPI_Init` once (MPI 4.1, 11.2). UCX below it rewrites the code of the C
-///   library's `mmap` and its kin (ucm/bistro). A second UCX that does so ends in SIGSEGV.
-/// - **The Java VM**: JNI allows one in a process. It finds null pointers by its handler of SIGSEGV.
-const SHARED: [Shared; 5] = [
-    Shared {
-        patterns: &[
-            "*/libopenblas*.so*",
-            "*/libscipy_openblas*.so*",
-            "*/libmkl_*.so*",
-            "*/libblas.so*",
-            "*/libblas64.so*",
-            "*/libcblas.so*",
-            "*/liblapack.so*",
-            "*/liblapack64.so*",
-            "*/liblapacke.so*",
-            "*/libblis*.so*",
-            "*/libflexiblas*.so*",
-        ],
-        reason: "one BLAS, and its threads, serve the whole process",
-    },
-    Shared {
-        patterns: &["*/libiomp5*.so*", "*/libomp.so*", "*/libomp-*.so*"],
-        reason: "one OpenMP runtime, and its threads, serve the whole process",
-    },
-    Shared {
-        patterns: &[
-            "*-packages/nvidia/*.so*",
-            "*/libcuda.so*",
-            "*/libcudart*.so*",
-            "*/libcublas*.so*",
-            "*/libcudnn*.so*",
-            "*/libcufft*.so*",
-            "*/libcurand*.so*",
-            "*/libcusolver*.so*",
-            "*/libcusparse*.so*",
-            "*/libcupti*.so*",
-            "*/libnccl*.so*",
-            "*/libnvrtc*.so*",
-            "*/libnvJitLink*.so*",
-            "*/libnvToolsExt*.so*",
-            "*/libnvidia-*.so*",
-            "*/libnvcuvid.so*",
-            "*/libnvoptix.so*",
-            "*/lib*_nvidia.so*",
-        ],
-        reason: "the process has one CUDA context on each device",
-    },
-    Shared {
-        patterns: &["*/libmpi.so*", "*/libmpi_*.so*", "*/libmpich*.so*", "*/libuc[mpst].so*"],
-        reason: "a process is one rank of MPI",
-    },
-    Shared { patterns: &["*/libjvm.so*"], reason: "a process has one Java VM" },
-];
 
 /// Rules of a user for libraries: which exist once for all interpreters, and which each interpreter has for
 /// itself.
@@ -123,8 +41,7 @@ impl LibraryRules {
     }
 
     /// Libraries whose path matches exist once for all interpreters, and so do those that they need. A library that
-    /// uses the interpreter's own symbols is replicated all the same: there is no one interpreter that it could
-    /// use.
+    /// uses the interpreter's own symbols is replicated all the same: no single interpreter could serve all.
     #[must_use]
     pub fn share(mut self, pattern: impl Into<String>) -> Self {
         self.rules.push((pattern.into(), Decision::Symbols));
@@ -146,7 +63,7 @@ impl LibraryRules {
     /// The rules of interpreters' domains.
     ///
     /// # Errors
-    /// [`Error::Configuration`] for a pattern that is none.
+    /// [`Error::Configuration`] for an invalid pattern.
     pub(crate) fn policy(&self) -> Result<Policy> {
         let mut policy = Policy::default();
         // The loader's own rules stay in front: a name that those give to the system is decided without a look at
@@ -163,12 +80,9 @@ impl LibraryRules {
             };
             policy = policy.with_last(pattern, *decision, reason);
         }
-        for (pattern, reason) in REFUSED {
-            policy = policy.with_last(pattern, Decision::Refused, reason);
-        }
-        for Shared { patterns, reason } in SHARED {
-            for pattern in patterns {
-                policy = policy.with_last(pattern, Decision::Symbols, reason);
+        for rule in RULES {
+            for pattern in rule.patterns {
+                policy = policy.with_last(pattern, rule.decision, rule.reason);
             }
         }
         Ok(policy)
@@ -184,7 +98,7 @@ pub(crate) fn loader(rules: &LibraryRules) -> Result<Loader> {
         return Ok(loader.clone());
     }
     let mut builder = Loader::builder().policy(rules.policy()?);
-    for (symbol, interposition) in heap::functions() {
+    for (symbol, interposition) in heap::everywhere() {
         builder = builder.interpose_everywhere(symbol, interposition);
     }
     let made = builder.build()?;
@@ -211,13 +125,14 @@ mod tests {
         }
         assert_eq!(of("libstdc++.so.6.0.30"), Some(Decision::Apart));
         assert_eq!(of("libm.so.6"), Some(Class::System.into()));
-        assert_eq!(of("x/openblas-pthread/libblas.so.3"), Some(Decision::Symbols));
     }
 
+    #[cfg(feature = "adapters")]
     #[test]
     fn what_belongs_to_the_process_is_shared_and_its_namesakes_are_not() {
         for name in [
             "numpy.libs/libscipy_openblas64_-ab12.so",
+            "x/openblas-pthread/libblas.so.3",
             "nvidia/cu13/lib/libcublas.so.13",
             "torch/lib/libcudart-1234.so.12",
             "x.libs/libomp-a1.so.5",
@@ -236,6 +151,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "adapters")]
     #[test]
     fn what_takes_over_the_process_is_refused_unless_a_user_wants_it() {
         let memray = "/v/site-packages/memray/_memray.cpython-312-x86_64-linux-gnu.so";

@@ -1,4 +1,4 @@
-//! What one more interpreter with torch and torchvision takes of what a process has a limited amount of.
+//! The limited resources of a process that one more interpreter with torch and torchvision takes.
 //!
 //! The figures are for an interpreter of a pool, with CPython 3.11 and torch 2.11, without
 //! a CUDA device. Measured were 336 mappings and 232 MiB; the constants are rounded up. `runtime/tests/limits_torch.rs`

@@ -1,10 +1,11 @@
 //! References to Python objects.
 
+mod session;
+
 use crate::convert::{FromPython, List, Plain, ToArguments, ToKeywords, ToPython};
-use crate::handle::Handle as KeptObject;
 use crate::interpreter::Interpreter;
 use crate::payload::Sink;
-use crate::payload::table::{Handle, Kind, Leaf, PayloadTable, Status, Text};
+use crate::payload::table::{Handle, Kind, PayloadTable, Status, TaggedValue, Text};
 use crate::session::Session;
 use crate::thread::stack;
 use crate::{Error, Result};
@@ -121,11 +122,6 @@ impl<'session> Object<'session> {
         self.session.object(|inner, out, sink| call(inner.table(), self.handle(), out, sink))
     }
 
-    /// A reference to the object that outlives the session ([`Handle`](crate::Handle)).
-    pub fn keep(&self) -> KeptObject {
-        self.clone().into()
-    }
-
     /// Whether both are the same object (`is`).
     pub fn is(&self, other: &Object<'_>) -> bool {
         self.handle == other.handle
@@ -133,7 +129,7 @@ impl<'session> Object<'session> {
 
     /// Whether it is `None`.
     pub fn is_none(&self) -> bool {
-        let mut leaf = Leaf::new(Kind::OTHER);
+        let mut leaf = TaggedValue::new(Kind::OTHER);
         // SAFETY: `perform` attaches, and the object is alive.
         let seen =
             self.perform(|table, handle, sink| unsafe { (table.inspect)(handle, &mut leaf, sink) });
@@ -144,7 +140,7 @@ impl<'session> Object<'session> {
     ///
     /// # Errors
     ///
-    /// `AttributeError`, or another exception, if it is no `int`.
+    /// `AttributeError`, or another exception, if it is not an `int`.
     pub(crate) fn digits(&self) -> Result<Object<'session>> {
         self.object(|table, handle, out, sink| {
             // SAFETY: attached, and the object is alive.
@@ -168,7 +164,7 @@ impl<'session> Object<'session> {
     ///
     /// # Errors
     ///
-    /// `AttributeError`, or what the attribute's code raises.
+    /// `AttributeError`, or the exception of the attribute's code.
     pub fn setattr<T: ToPython>(&self, name: &str, value: T) -> Result<()> {
         let _attached = self.session.attach();
         let value = value.to_python(self.session)?;
@@ -274,7 +270,7 @@ impl<'session> Object<'session> {
     #[inline]
     pub fn extract<T: FromPython<'session>>(&self) -> Result<T> {
         if T::PLAIN && self.session.inner().is_held() {
-            let mut leaf = Leaf::new(Kind::OTHER);
+            let mut leaf = TaggedValue::new(Kind::OTHER);
             // SAFETY: the thread holds the GIL, and the object is alive. No Python code runs, so the view stays valid.
             if let Some(value) = unsafe { self.look(&mut leaf) }.and_then(T::from_plain) {
                 return Ok(value);
@@ -284,16 +280,16 @@ impl<'session> Object<'session> {
         T::from_python(self)
     }
 
-    /// What the object is, if that takes no more than a look.
+    /// The object's value, if a look is enough to get it.
     ///
     /// # Safety
     ///
     /// The calling thread holds the GIL. The result is valid until it lets go of it or Python code runs.
     #[inline]
-    unsafe fn look<'a>(&'a self, leaf: &mut Leaf) -> Option<Plain<'a>> {
+    unsafe fn look<'a>(&'a self, leaf: &mut TaggedValue) -> Option<Plain<'a>> {
         let mut sink = Sink::default();
-        // SAFETY: attached, as the caller vouches, and the object is alive. A failure is found again by whoever asks in
-        // another way.
+        // SAFETY: attached, as the caller vouches, and the object is alive. A caller that asks in another way finds the
+        // failure again.
         unsafe {
             match (self.session.inner().table().inspect)(self.handle(), leaf, sink.pointer()) {
                 Status::DONE => Plain::of(leaf),
@@ -354,7 +350,7 @@ impl<'session> Object<'session> {
     ///
     /// # Errors
     ///
-    /// `TypeError` if it has none.
+    /// `TypeError` if it has no length.
     pub fn len(&self) -> Result<usize> {
         let mut length = 0;
         self.perform(|table, handle, sink| {

@@ -8,10 +8,10 @@ mod weak;
 pub use builder::Builder;
 pub use weak::WeakPool;
 
-use crate::cold::Settled;
 use crate::interpreter::{Configuration, Interpreter, Queue, close_all, start, without_gil};
 use crate::python::Installation;
 use crate::settle::settle;
+use crate::settled_pages::Settled;
 use crate::streams::Streams;
 use crate::thread::Thread;
 use crate::{Error, Result};
@@ -29,24 +29,24 @@ use std::time::Duration;
 /// A pool has no threads. Each thread of the application takes a [`Session`](crate::Session) and runs in it.
 ///
 /// A handle: clones refer to the same pool. An interpreter is finalized after the last clone, the
-/// pool's last package and movable, and the interpreter's last session are dropped. One that the pool has replaced
-/// ([`Pool::replace`]) or given up ([`Pool::resize`]) needs only its own sessions and handles to be dropped.
+/// pool's last package and movable, and the interpreter's last session are dropped. For one that the pool has replaced
+/// ([`Pool::replace`]) or given up ([`Pool::resize`]), dropping its own sessions and handles is enough.
 #[derive(Clone)]
-pub struct Pool(Arc<State>);
+pub struct Pool(Arc<PoolState>);
 
-/// What the handles of a pool share.
-struct State {
+/// The state that the handles of a pool share.
+struct PoolState {
     interpreters: ArcSwap<Box<[Interpreter]>>,
     python: Installation,
-    /// Those who wait for an interpreter with fewer sessions.
+    /// The threads that wait for an interpreter with fewer sessions.
     queue: Arc<Queue>,
-    /// For those who change the pool, one at a time. Without it nobody can.
+    /// Lets one thread at a time change the pool. `None`: the pool cannot be changed.
     changes: Option<Mutex<Changes>>,
     /// The thread that changes it, as gettid(2) gives it; 0 for none.
     changing: AtomicI32,
 }
 
-impl Drop for State {
+impl Drop for PoolState {
     fn drop(&mut self) {
         self.interpreters.load().iter().for_each(Interpreter::retire);
     }
@@ -78,7 +78,7 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// What the pool's next interpreters are made of.
+/// The recipe of the pool's next interpreters.
 struct Changes {
     configuration: Configuration,
     /// How many interpreters each place has had.
@@ -135,8 +135,8 @@ impl fmt::Debug for Pool {
 }
 
 impl Changes {
-    /// Interpreters for the places from `begin` to before `end`. The first of a pool is started alone, since it has the
-    /// files read and the plans made that all share; the others are started beside each other.
+    /// Interpreters for the places from `begin` to before `end`. The first of a pool starts alone, because it reads the
+    /// files and makes the plans that all share; the others start in parallel.
     fn grow(&mut self, begin: usize, end: usize) -> Result<Vec<Interpreter>> {
         let mut interpreters = Vec::new();
         if begin == 0 {
@@ -190,7 +190,7 @@ impl Changes {
         (generation, name)
     }
 
-    /// Gives an interpreter what the pool's others have.
+    /// Installs the pool's streams and modules in an interpreter.
     fn prepare(&self, interpreter: &Interpreter) -> Result<()> {
         if self.configuration.imports.is_some() {
             report_warnings(interpreter)?;
@@ -200,12 +200,12 @@ impl Changes {
     }
 }
 
-/// The refusal of a pool without interpreters.
+/// The error for a pool without interpreters.
 fn no_interpreters() -> Error {
     Error::Configuration("a pool needs at least one interpreter: ask for 1 or more".to_owned())
 }
 
-/// Logs what an interpreter finds wrong with its profile of imports.
+/// Logs the faults that an interpreter finds in its import profile.
 fn report_warnings(interpreter: &Interpreter) -> Result<()> {
     let name = interpreter.name().to_owned();
     let session = interpreter.session();
@@ -214,7 +214,7 @@ fn report_warnings(interpreter: &Interpreter) -> Result<()> {
         tracing::warn!(interpreter = %name, "{text}");
         session.none()
     })?;
-    session.import("_hydrozoa.imports")?.getattr("state")?.setattr("warn", warn)
+    session.import("_hydrozoa.guided_imports")?.getattr("state")?.setattr("warn", warn)
 }
 
 /// Makes a module importable in one interpreter.
@@ -224,12 +224,12 @@ fn register(interpreter: &Interpreter, name: &str, source: &str) -> Result<()> {
 }
 
 impl Interpreter {
-    /// The pool that it belongs to, or a pool of this interpreter alone if that is gone.
+    /// The pool that it belongs to. If that is gone, a pool of this interpreter alone.
     pub fn pool(&self) -> Pool {
-        if let Some(state) = self.owner().and_then(|owner| owner.downcast::<State>().ok()) {
+        if let Some(state) = self.owner().and_then(|owner| owner.downcast::<PoolState>().ok()) {
             return Pool(state);
         }
-        Pool(Arc::new(State {
+        Pool(Arc::new(PoolState {
             interpreters: ArcSwap::from_pointee([self.clone()].into()),
             python: self.python().clone(),
             queue: self.0.leases().queue().clone(),
@@ -245,22 +245,22 @@ impl Pool {
         Builder::default()
     }
 
-    /// The interpreters that it has now, in order.
+    /// The pool's current interpreters, in order.
     pub fn interpreters(&self) -> Interpreters {
         Interpreters(self.0.interpreters.load_full())
     }
 
-    /// The Python that they were made of.
+    /// The Python that they run.
     pub fn python(&self) -> &Installation {
         &self.0.python
     }
 
-    /// Starts an interpreter in the place of that at `index`, while the others run, and returns the one that was there.
+    /// Starts a new interpreter at `index` while the others run, and returns the old one.
     ///
     /// New sessions get the new one. Sessions on the old one go on, and movables keep no copy in it alive. It ends when its
     /// last session, its last handle, and the last [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from it are dropped,
-    /// so drop the handle that this returns. That waits for the end unless somebody else has a session on it, as
-    /// one whose call is stuck has.
+    /// so drop the handle that this returns. The drop waits for the end, unless another session on it is open, such as
+    /// one whose call is stuck.
     ///
     /// Modules of [`Pool::register_module`] are registered in the new interpreter. Packages and movables load their
     /// objects there when they are used.
@@ -291,8 +291,7 @@ impl Pool {
     }
 
     /// Starts interpreters or gives some up, until there are `count`, while the others run. Those with the highest indices
-    /// are given up. They end as one that was replaced does ([`Pool::replace`]); this waits for the end of those that
-    /// nobody uses.
+    /// are given up. They end as a replaced one does ([`Pool::replace`]); this waits for the end of the unused ones.
     ///
     /// # Errors
     ///
@@ -316,9 +315,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends the pool's interpreters, one beside the other: gives this handle of the pool up, and waits until they are
-    /// finalized and have given back what they had, at most for `within`. A drop of the last handle does the same one
-    /// after the other, without a limit.
+    /// Ends the pool's interpreters in parallel: gives this handle of the pool up, and waits, at most for `within`, until they
+    /// are finalized and have returned their resources. Dropping the last handle does the same one after the other, without a
+    /// limit.
     ///
     /// # Errors
     ///
@@ -355,7 +354,7 @@ impl Pool {
         let mut changes =
             Changes { configuration, generations: Vec::new(), modules: Vec::new(), streams };
         let interpreters = changes.grow(0, count)?.into_boxed_slice();
-        let pool = Self(Arc::new(State {
+        let pool = Self(Arc::new(PoolState {
             interpreters: ArcSwap::from_pointee(interpreters),
             python,
             queue: Arc::new(queue),
@@ -391,16 +390,16 @@ impl Pool {
                     .to_owned(),
             ));
         }
-        // Whoever has the right may wait for this thread's GIL. A panic leaves numbers behind that are too high, and
-        // nothing else.
+        // The thread that holds the lock may wait for this thread's GIL. After a panic some generation numbers are too
+        // high; everything else is intact.
         let changes = without_gil(|| changes.lock().unwrap_or_else(PoisonError::into_inner));
         thread.store(own, Ordering::Relaxed);
         Ok(Changing { changes, thread })
     }
 
-    /// Notes whose the interpreter is.
+    /// Records that the interpreter belongs to this pool.
     fn adopt(&self, interpreter: &Interpreter) {
-        let owner: Weak<State> = Arc::downgrade(&self.0);
+        let owner: Weak<PoolState> = Arc::downgrade(&self.0);
         interpreter.set_owner(owner);
         interpreter.0.leases().serve(&self.0.queue);
     }
@@ -412,7 +411,7 @@ impl Pool {
     }
 
     /// Makes a module with this `source` importable as `name` in every interpreter, before anything on
-    /// `sys.path`. A module that was imported under that name is forgotten.
+    /// `sys.path`. A module already imported under that name is forgotten.
     ///
     /// # Errors
     ///

@@ -1,19 +1,17 @@
 //! A lease on one interpreter. Its objects live no longer than the lease.
 
 use crate::Result;
-use crate::convert::{self, ToPython};
-use crate::interpreter::{Attached, Inner, Interpreter, held, without_gil};
+use crate::interpreter::{Attached, Inner, Interpreter, whereabouts, without_gil};
 use crate::interrupt::{self, InterruptHandle, Watch};
 use crate::memory;
-use crate::object::Object;
-use crate::payload::{Sink, table::Handle, table::Status, table::Text, table::Thresholds};
+use crate::payload::{Sink, table::Status};
 use crate::settle;
 use crate::thread::stack;
 use std::any::Any;
+use std::ffi::c_long;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -33,9 +31,9 @@ use std::time::Duration;
 /// ```
 pub struct Session {
     interpreter: Interpreter,
-    /// The object that it was acquired from, if that is not a pool.
+    /// The object that it was acquired from, unless that is a pool.
     origin: Option<Box<dyn Any + Send + Sync>>,
-    /// What its calls are noted in, once somebody may interrupt them.
+    /// Records its calls, once somebody may interrupt them.
     watch: OnceLock<Arc<Watch>>,
 }
 
@@ -56,109 +54,6 @@ impl Session {
         &self.interpreter
     }
 
-    /// Imports a module by its full name, as `importlib.import_module` does.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Python`](crate::Error::Python) with a `ModuleNotFoundError`, or with the exception that the
-    /// module raised.
-    pub fn import(&self, name: &str) -> Result<Object<'_>> {
-        self.object(|inner, out, sink| {
-            // SAFETY: `object` attaches; the name outlives the call.
-            unsafe { (inner.table().import)(Text::new(name), out, sink) }
-        })
-    }
-
-    /// Makes a Python object of a Rust value.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Foreign`](crate::Error::Foreign) for an object of another interpreter, or
-    /// `MemoryError` as [`Error::Python`](crate::Error::Python).
-    pub fn object_from<T: ToPython + ?Sized>(&self, value: &T) -> Result<Object<'_>> {
-        let _attached = self.attach();
-        if let Some(plain) = value.as_plain() {
-            return convert::build_plain(self, plain);
-        }
-        let object = value.to_python(self)?;
-        object.handle_in(self)?;
-        Ok(object)
-    }
-
-    /// `None`.
-    ///
-    /// # Errors
-    ///
-    /// None in practice. The signature is that of every conversion.
-    pub fn none(&self) -> Result<Object<'_>> {
-        self.object_from(&())
-    }
-
-    /// `NotImplemented`, for special methods such as `__add__` that do not know the other operand.
-    ///
-    /// # Errors
-    ///
-    /// As [`Session::none`].
-    pub fn not_implemented(&self) -> Result<Object<'_>> {
-        self.import("builtins")?.getattr("NotImplemented")
-    }
-
-    /// Runs the code of a module, and returns the module.
-    ///
-    /// ```no_run
-    /// # fn f(session: &hydrozoa::Session) -> hydrozoa::Result<()> {
-    /// let module = session.run("def double(n): return 2 * n", "double.py")?;
-    /// let four: i64 = module.call_method("double", (2,))?.extract()?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// `file_name` is the module's `__file__`, and what tracebacks show. There need be no such file: tracebacks and `inspect` have
-    /// the lines from `code`. The module's name is `__hydrozoa__.double` for `double.py`: the file name without `.py`, with `_` for
-    /// each further dot. It is in `sys.modules`, as dataclasses, `typing` and `pickle` need it, so objects of classes that the
-    /// code defines can be pickled and moved to interpreters that have run the same code under the same name. For a module
-    /// that other code imports there is [`Pool::register_module`](crate::Pool::register_module).
-    ///
-    /// The module lives as long as it is used, or a function or a method that the code has defined. A class without methods does
-    /// not keep it. Afterwards nothing of it is in `sys.modules`. Code that is run under the name of a living module takes its
-    /// place there, as a reloaded module does, and what the former code has defined goes on.
-    ///
-    /// # Errors
-    ///
-    /// The exception that the code raises, or the `SyntaxError` of its compilation. Then no module is left, and a former one of
-    /// the name is in its place again.
-    pub fn run(&self, code: &str, file_name: &str) -> Result<Object<'_>> {
-        self.with_gil(|| {
-            let builtins = self.import("builtins")?;
-            let inherit = (("dont_inherit", true),);
-            let source = (code, file_name, "exec");
-            let compiled = builtins.call_method_kwargs("compile", source, inherit)?;
-            let running = self.import("_hydrozoa.running")?;
-            let begun = running.call_method("begin", (code, file_name))?;
-            let (module, former): (Object<'_>, Object<'_>) = begun.extract()?;
-            // Called from here, so that no frame of ours is in tracebacks.
-            match builtins.call_method("exec", (&compiled, module.getattr("__dict__")?)) {
-                Ok(_) => Ok(module),
-                Err(error) => {
-                    running.call_method("undo", (module, former))?;
-                    Err(error)
-                }
-            }
-        })
-    }
-
-    /// The value of one expression, in an empty namespace.
-    ///
-    /// # Errors
-    ///
-    /// The exception that the expression raises.
-    pub fn eval(&self, expression: &str) -> Result<Object<'_>> {
-        self.with_gil(|| {
-            let builtins = self.import("builtins")?;
-            let namespace = builtins.call_method("dict", ())?;
-            builtins.call_method("eval", (expression, &namespace))
-        })
-    }
-
     /// Holds the GIL during `action`. The calls in it are then one turn, and none of them has to take the
     /// GIL. Calls of other threads on this interpreter wait meanwhile. Code in `action` that waits for such
     /// a thread waits for ever, unless it does so inside [`Session::without_gil`].
@@ -172,16 +67,16 @@ impl Session {
 
     /// Releases the GIL during `action`, so that `action` may wait for other threads: for a lock, a channel,
     /// the end of a thread, or long work. Inside [`Session::with_gil`] and in a host function
-    /// ([`Session::function`]) the GIL is held. Code there that waits for a thread which enters this
-    /// interpreter must wait inside `without_gil`. Elsewhere `without_gil` only calls `action`.
+    /// ([`Session::function`]) the GIL is held. If code there waits for a thread that enters this
+    /// interpreter, it must wait inside `without_gil`. Elsewhere `without_gil` only calls `action`.
     ///
     /// `action` may do anything. Objects stay valid, and each operation on one takes the GIL for its own
     /// time, as outside `with_gil`. Other threads may have changed the objects meanwhile. `with_gil`,
     /// `without_gil` and sessions of other interpreters may be nested. After `action`, also after a panic in
     /// it, this waits for the GIL and takes it back.
     ///
-    /// A thread holds the GIL of at most one interpreter. If the thread runs another interpreter's code just
-    /// now, that interpreter's GIL is released.
+    /// A thread holds the GIL of at most one interpreter. If the thread is running another interpreter's code,
+    /// that interpreter's GIL is released.
     ///
     /// ```no_run
     /// # use std::sync::{Mutex, mpsc::Receiver};
@@ -198,7 +93,7 @@ impl Session {
 
     /// A handle by which other threads interrupt the calls of this session.
     ///
-    /// Calls that have begun before are not known to it. From now on each call on the session costs some hundred
+    /// It does not reach calls that have already begun. From now on each call on the session costs some hundred
     /// nanoseconds more.
     pub fn interrupt_handle(&self) -> InterruptHandle {
         interrupt::handle(self.inner(), self.watch.get_or_init(Arc::default))
@@ -208,14 +103,14 @@ impl Session {
     /// `limit` has passed.
     ///
     /// Python then raises `_hydrozoa.interrupts.DeadlineExceeded`, a `KeyboardInterrupt`, within about 10 ms, and the call
-    /// that runs returns [`Error::Deadline`](crate::Error::Deadline). What holds for
-    /// [`InterruptHandle::interrupt`] holds here: native code is not interrupted, and a call that goes on for 30 ms
+    /// that runs returns [`Error::Deadline`](crate::Error::Deadline). The rules of
+    /// [`InterruptHandle::interrupt`] apply: native code is not interrupted, and a call that goes on for 30 ms
     /// counts as [`Stuck`](crate::Stuck).
     ///
     /// The time in which a call waits for the GIL counts. If the deadline passes meanwhile, the call does not begin: it
     /// returns [`Error::Deadline`](crate::Error::Deadline) without a traceback as soon as it has the GIL. The wait itself is
     /// as long as others keep the GIL: 5 ms for each that runs bytecode, longer for native code that does not release it. A
-    /// session that is alone on its interpreter ([`Pool::acquire_timeout`](crate::Pool::acquire_timeout)) waits for no other.
+    /// session that is alone on its interpreter ([`Pool::acquire_timeout`](crate::Pool::acquire_timeout)) never waits for others.
     ///
     /// If `action` ends before Python has raised the exception, nothing is raised. Deadlines may be nested; the nearest
     /// comes first.
@@ -235,7 +130,7 @@ impl Session {
         interrupt::with_deadline(self.inner(), limit, action)
     }
 
-    /// Calls `action`, which may import much. Meanwhile Python seldom looks for garbage.
+    /// Calls `action`, which may import much. Meanwhile Python rarely collects garbage.
     pub(crate) fn collecting_seldom<R>(&self, action: impl FnOnce() -> R) -> R {
         let begin = || {
             let _attached = self.attach();
@@ -258,8 +153,8 @@ impl Session {
     fn visit(&self) -> Attached<'_> {
         let inner = &self.interpreter.0;
         match self.watch.get() {
-            None => inner.attach(),
-            Some(watch) => inner.attach().watched_by(watch, inner),
+            None => inner.attach_unless_nested(),
+            Some(watch) => inner.attach_unless_nested().watched_by(watch, inner),
         }
     }
 
@@ -267,7 +162,7 @@ impl Session {
     /// enough, and keeps the interpreter.
     pub(crate) fn of_visit(interpreter: &Weak<Inner>) -> Option<Borrowed> {
         let inner = interpreter.as_ptr();
-        if !held::is_noted(inner) {
+        if !whereabouts::is_noted(inner) {
             return None;
         }
         // SAFETY: a visit, or the caller of a host function, further up this thread's stack has a strong reference, and
@@ -282,34 +177,6 @@ impl Session {
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.interpreter.0
-    }
-
-    /// Runs one table function that yields an object.
-    #[inline]
-    pub(crate) fn object(
-        &self,
-        call: impl FnOnce(&Inner, *mut Handle, *mut std::ffi::c_void) -> Status,
-    ) -> Result<Object<'_>> {
-        stack::check()?;
-        let _attached = self.attach();
-        self.object_attached(call)
-    }
-
-    /// As [`Session::object`], on a thread that is attached and has room on its stack.
-    #[inline]
-    pub(crate) fn object_attached(
-        &self,
-        call: impl FnOnce(&Inner, *mut Handle, *mut std::ffi::c_void) -> Status,
-    ) -> Result<Object<'_>> {
-        interrupt::begin(self.inner())?;
-        let mut out = ptr::null_mut();
-        let mut sink = Sink::of(self.inner());
-        let status = call(self.inner(), &mut out, sink.pointer());
-        if status != Status::DONE {
-            return Err(sink.failure(status));
-        }
-        // SAFETY: a table function that succeeds has written an owned reference.
-        Ok(unsafe { Object::from_owned(self, out) })
     }
 
     /// Runs one table function that yields nothing, or writes through captured pointers.
@@ -345,10 +212,10 @@ impl Drop for Borrowed {
     }
 }
 
-/// While this lives, Python seldom looks for garbage.
+/// While this lives, Python rarely collects garbage.
 struct Seldom<'session> {
     session: &'session Session,
-    before: Thresholds,
+    before: c_long,
 }
 
 impl Drop for Seldom<'_> {
@@ -370,7 +237,7 @@ impl Drop for Session {
     /// Ends the lease. After a load, the last one has free pages go back to the kernel.
     fn drop(&mut self) {
         if self.inner().leases().end() {
-            memory::give_back();
+            memory::give_back(&self.interpreter);
         }
         settle::session_ended(self.inner());
     }

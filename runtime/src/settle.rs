@@ -1,20 +1,18 @@
-//! Settled interpreters: memory that nobody uses lies in a file ([`crate::cold`]).
+//! Settled interpreters: unused memory lies in a file ([`crate::settled_pages`]).
 //!
-//! An interpreter is settled while nobody is inside of it, and nobody can be. [`Interpreter::settle`] has the order: who
-//! can refuse does so first, then garbage is collected, then everybody is kept outside, and pages are exchanged.
+//! An interpreter is settled while no thread is inside it, and none can enter. The order is that of [`Interpreter::settle`]: all
+//! checks that can refuse come first, then garbage is collected, then all threads are kept outside, and pages are exchanged.
 
-use crate::cold::{
+use crate::heap::Still;
+use crate::interpreter::{Inner, Interpreter, without_gil};
+use crate::payload::Sink;
+use crate::settled_pages::{
     Exchange, Extent, Pagemap, Record, Settled, Spans, Unsettled, bytes, extend, leave_memory,
     unlinked,
 };
-use crate::heap::{Heap, Still};
-use crate::interpreter::{Inner, Interpreter, without_gil};
-use crate::payload::Sink;
-use crate::payload::table::Region;
 use crate::thread::Thread;
 use crate::thread::signals::Mask;
 use crate::{Error, Result};
-use std::ffi::c_void;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -25,37 +23,37 @@ use std::time::{Duration, Instant};
 impl Interpreter {
     /// Moves memory of this interpreter to a file without a name in `directory`, which should be on a local disk.
     ///
-    /// The memory keeps its bytes and its addresses. Its pages are those of the file from then on, and leave memory. A page that is
-    /// used is read again, alone: the first call takes longer, by as many reads from the disk as it uses pages (some 450 with
-    /// torch). What was read is page cache, which the kernel may drop when memory is short. Pages that are written become anonymous
-    /// memory again, by themselves. Call this when the interpreter has imported and done once what it is for, and again when
-    /// [`Settled::anonymous`] would be worth it. A further call writes what has become anonymous since, and now and then
-    /// everything. It waits until the disk has the file.
+    /// The memory keeps its bytes and its addresses. From then on the file backs its pages, and they leave memory. A page that is
+    /// used is read again, alone: the first call takes longer, by one disk read for each page that it uses (some 450 with
+    /// torch). Pages read this way are page cache, which the kernel may drop when memory is short. Pages that are written become
+    /// anonymous memory again, automatically. Call this when the interpreter has imported its modules and done its work once, and
+    /// again when [`Settled::anonymous`] is large enough to be worth it. A further call writes the pages that have become
+    /// anonymous since, and now and then everything. It waits until the file is on the disk.
     ///
-    /// Before, it runs `gc.collect()` and, whenever everything is written, `gc.freeze()`: later collections do not look at the
-    /// objects that exist now, and do not touch their memory. Of these objects, those that become unreachable in cycles are
+    /// First it runs `gc.collect()` and, whenever everything is written, `gc.freeze()`: later collections skip the
+    /// objects that exist now, and do not touch their memory. If such objects become unreachable in cycles, they are
     /// freed the next time that everything is written, or when the interpreter ends.
     ///
-    /// The memory is what CPython's allocators have, in blocks of less than 32 MiB, libpython's variables, and the data of
-    /// libraries that is read-only. The variables of other libraries and the C++ objects of all, in blocks of less than
-    /// 128 KiB, join too, unless threads of these libraries run. What extension modules take
-    /// from malloc is not part of it, nor are data of numpy's arrays and torch's tensors.
+    /// The memory consists of the blocks of CPython's allocators below 32 MiB, libpython's variables, and the read-only data of
+    /// libraries. The variables of other libraries, and what all of them take from malloc and by `operator new`, join too,
+    /// numpy's arrays included, unless threads of these libraries run. The data of torch's tensors stays where it is, and so does memory that
+    /// other interpreters use by a [`Movable`](crate::Movable).
     ///
-    /// A Python thread keeps the interpreter from it also while it waits, as an executor's worker does. It may wake up at any
+    /// A Python thread prevents this even while it waits, as an executor's worker does. It may wake up at any
     /// time without Python, by a timeout or a file, and it writes to Python's memory before it asks for the GIL.
     ///
-    /// Nobody may use the interpreter while pages are exchanged. Calls of other threads wait, some tenths of a second for 200 MiB,
-    /// and not for the disk. Memory of Python objects must not be registered with a device (`cudaHostRegister`, io_uring), which
-    /// knows pages and not addresses.
+    /// Nobody may use the interpreter while pages are exchanged. Calls of other threads wait, some tenths of a second for 200
+    /// MiB, but not for the disk. Memory of Python objects and of libraries, other than torch's tensors, must not be registered with a device (`cudaHostRegister`, io_uring):
+    /// devices know pages, not addresses.
     ///
-    /// The file has what Python has in memory, secrets included, and its blocks stay on the disk until others are written
-    /// there. Only this user could open it, and nobody finds it. A disk that fails later ends the process with SIGBUS where it touches the
-    /// memory, as one with the program's libraries does. Core dumps have these pages if bit 2 of `/proc/PID/coredump_filter` is
-    /// set.
+    /// The file holds a copy of Python's memory, secrets included, and its blocks stay on the disk until others are written
+    /// there. Only this user could open it, and it has no name to find it by. If the disk fails later, the process ends with
+    /// SIGBUS when it touches the memory, as it does when the disk of its libraries fails. Core dumps include these pages if bit
+    /// 2 of `/proc/PID/coredump_filter` is set.
     ///
     /// # Errors
     ///
-    /// [`Error::Settle`] says what keeps it from it. The interpreter goes on as before, and nothing is lost. Or the exception
+    /// [`Error::Settle`] says what prevents it; the interpreter goes on as before, and nothing is lost. Or the exception
     /// that `gc.collect()` raises.
     pub fn settle(&self, directory: impl AsRef<Path>) -> Result<Settled> {
         settle(&self.0, directory.as_ref())
@@ -94,18 +92,18 @@ pub(crate) fn session_ended(inner: &Arc<Inner>) {
 pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
     let refused = |reason| Error::Settle { interpreter: inner.name().to_owned(), reason };
     let begin = Instant::now();
-    if inner.entries().is_childs() {
+    if inner.visitors().is_childs() {
         return Err(refused(Unsettled::Forked));
     }
-    match inner.entries().count() {
+    match inner.visitors().count() {
         0 => {}
         visits => return Err(refused(Unsettled::Visited { visits })),
     }
-    // Whoever has the record may wait for this thread's GIL.
+    // The thread that holds the record may wait for this thread's GIL.
     let mut record = without_gil(|| inner.settling().record());
     let file = unlinked(directory).map_err(refused)?;
     let pagemap = Pagemap::open().map_err(Unsettled::pagemap).map_err(refused)?;
-    // Whoever refuses now refuses before everything is touched.
+    // A refusal here comes before any page is touched.
     let (spans, anonymous) = {
         let _attached = inner.attach();
         quietly(inner, |spans| pagemap.anonymous(spans.all()).map(|found| (spans, found)))
@@ -117,7 +115,7 @@ pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
     }
     let extent = record.extent(spans.all(), &anonymous);
     collect(inner, extent)?;
-    let outcome = inner.entries().close().map_err(|visits| Unsettled::Visited { visits });
+    let outcome = inner.visitors().close().map_err(|visits| Unsettled::Visited { visits });
     let outcome = outcome.and_then(|closed| {
         let _attached = inner.attach_alone(&closed);
         let job = Job { file: &file, directory, pagemap: &pagemap, extent };
@@ -137,13 +135,13 @@ pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
 /// Why an interpreter is not settled in which the calling thread is attached. A host's thread makes its state before it waits
 /// for the GIL. Until it has it, the state looks like one of Python's threads.
 fn visited_or(inner: &Inner, reason: Unsettled) -> Unsettled {
-    match (reason, inner.entries().count()) {
+    match (reason, inner.visitors().count()) {
         (Unsettled::Threads { .. }, count @ 2..) => Unsettled::Visited { visits: count - 1 },
         (reason, _) => reason,
     }
 }
 
-/// Frees what nobody refers to, and has later collections leave alone what is there if all of it is written.
+/// Frees unreachable objects. If everything is to be written, later collections leave the remaining objects alone.
 fn collect(inner: &Arc<Inner>, extent: Extent) -> Result<()> {
     let _attached = inner.attach();
     let mut sink = Sink::default();
@@ -152,14 +150,14 @@ fn collect(inner: &Arc<Inner>, extent: Extent) -> Result<()> {
     sink.check(status)
 }
 
-/// Has collections look again at what was to be written, and was not.
+/// Has collections look again at the objects that were to be written but were not.
 fn give_back_to_collections(inner: &Arc<Inner>) {
     let _attached = inner.attach();
     // SAFETY: attached.
     unsafe { (inner.table().unfreeze)() };
 }
 
-/// What is to be done, and with what.
+/// The file, directory and extent of one settling.
 struct Job<'a> {
     file: &'a File,
     directory: &'a Path,
@@ -167,7 +165,7 @@ struct Job<'a> {
     extent: Extent,
 }
 
-/// Exchanges pages, and returns the bytes that were written, those that are anonymous still, and all.
+/// Exchanges pages, and returns the bytes that were written, those that are still anonymous, and all.
 ///
 /// The caller has kept the host's threads outside, and is attached.
 fn exchange_all(
@@ -213,7 +211,7 @@ fn exchange_all(
     outcome?
 }
 
-/// Whether threads run that the interpreter's code has created. One that has been joined is gone soon.
+/// Whether threads run that the interpreter's code has created. A joined thread is gone soon.
 fn has_threads(inner: &Inner) -> bool {
     (0..20).all(|attempt| {
         if attempt > 0 {
@@ -223,53 +221,32 @@ fn has_threads(inner: &Inner) -> bool {
     })
 }
 
-/// Calls `action` with the addresses of the interpreter's memory, while nobody changes it who goes through Python. The
+/// Calls `action` with the addresses of the interpreter's memory, while no thread changes it through Python. The
 /// calling thread is attached.
 fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unsettled> {
-    struct Context<F, T> {
-        action: Option<F>,
-        result: Option<T>,
-    }
-    unsafe extern "C" fn call<T, F: FnOnce(&[Range<usize>]) -> T>(
-        context: *mut c_void,
-        used: *const Region,
-        count: usize,
-    ) {
-        // SAFETY: the payload passes the context below, and as many regions as it says.
-        let (context, used) = unsafe {
-            (&mut *context.cast::<Context<F, T>>(), std::slice::from_raw_parts(used, count))
-        };
-        let spans: Vec<_> = used.iter().map(|one| one.start..one.start + one.length).collect();
-        context.result = context.action.take().map(|action| action(&spans));
-    }
-    fn of<T, F: FnOnce(&[Range<usize>]) -> T>(
-        _: &Context<F, T>,
-    ) -> unsafe extern "C" fn(*mut c_void, *const Region, usize) {
-        call::<T, F>
-    }
-    // What its libraries have joins, unless threads of theirs could change it.
+    // The memory of its libraries joins, unless threads of theirs could change it.
     let is_still = !has_threads(inner);
-    let cxx = inner.heap().filter(|_| is_still).and_then(Heap::still);
+    let arenas = inner.arenas();
     let data = inner.domain().data();
     let libpython = inner.python().library().canonicalize();
-    let action = |used: &[Range<usize>]| {
-        let mut spans = Spans::default();
-        used.iter().cloned().chain(cxx.as_ref().map(Still::used)).for_each(|span| spans.add(span));
-        // Without a heap of its own it is not worth it.
-        let data = if spans.is_empty() { Vec::new() } else { data };
-        for data in data {
-            let is_pythons = libpython.as_ref().is_ok_and(|path| *path == data.path);
-            spans.add_data(data, is_still || is_pythons);
-        }
-        action(spans)
-    };
-    let mut context = Context { action: Some(action), result: None };
-    let function = of(&context);
-    // SAFETY: attached, as the caller vouches; the context outlives the call.
-    let others = unsafe { (inner.table().quiet)(function, (&raw mut context).cast()) };
-    match (others.threads, others.interpreters, context.result) {
-        (0, 0, Some(result)) => Ok(result),
-        (0, interpreters, _) => Err(Unsettled::SubInterpreters { interpreters }),
-        (threads, ..) => Err(Unsettled::Threads { threads }),
+    // From here on, no code of the interpreter gets memory.
+    let heap = inner.heap().and_then(|heap| heap.still(is_still));
+    // SAFETY: attached, as the caller vouches.
+    let others = unsafe { (inner.table().others)() };
+    match (others.threads, others.interpreters) {
+        (0, 0) => {}
+        (0, interpreters) => return Err(Unsettled::SubInterpreters { interpreters }),
+        (threads, _) => return Err(Unsettled::Threads { threads }),
     }
+    let mut spans = Spans::default();
+    let used = heap.as_ref().map(Still::used).unwrap_or_default();
+    arenas.into_iter().chain(used).for_each(|span| spans.add(span));
+    inner.settling().shared().iter().for_each(|range| spans.leave_out(range));
+    // Without a heap of its own it is not worth it.
+    let data = if spans.is_empty() { Vec::new() } else { data };
+    for data in data {
+        let is_pythons = libpython.as_ref().is_ok_and(|path| *path == data.path);
+        spans.add_data(data, is_still || is_pythons);
+    }
+    Ok(action(spans))
 }

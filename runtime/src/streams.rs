@@ -1,12 +1,13 @@
 //! `sys.stdin`, `sys.stdout` and `sys.stderr` as readers and writers of the application.
 
 use crate::Result;
-use crate::contained::{contained, drop_contained};
+use crate::crash::contain;
 use crate::interpreter::{Interpreter, called_by_anybody};
 use crate::object::Object;
+use crate::panics::{contained, drop_contained};
 use crate::payload::table::Stream;
 use crate::session::Session;
-use hydrozoa_loader::Process;
+use hydrozoa_loader::{DomainId, Process};
 use std::ffi::c_void;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What is read at once at most, in bytes.
+/// The most bytes that are read at once.
 const LARGEST_READ: usize = 1 << 16;
 
 /// How long a thread sleeps before it looks again whether a stream is free. It takes no lock, so a fork disturbs nobody.
@@ -49,10 +50,13 @@ impl Streams {
     /// Gives an interpreter its streams.
     pub(crate) fn install(&self, interpreter: &Interpreter) -> Result<()> {
         let index = interpreter.index();
-        let stdin = self.stdin.iter().map(|make| ("stdin", Held::new(End::Reader(make(index)))));
+        let domain = interpreter.domain().id();
+        let stdin =
+            self.stdin.iter().map(|make| ("stdin", Held::new(End::Reader(make(index)), domain)));
         let writers = [("stdout", &self.stdout), ("stderr", &self.stderr)];
         let writers = writers.into_iter().filter_map(|(name, make)| Some((name, make.as_ref()?)));
-        let writers = writers.map(|(name, make)| (name, Held::new(End::Writer(make(index)))));
+        let writers =
+            writers.map(|(name, make)| (name, Held::new(End::Writer(make(index)), domain)));
         for (name, held) in stdin.chain(writers) {
             let weak = Arc::downgrade(&held);
             interpreter.at_end(Box::new(move || {
@@ -68,10 +72,12 @@ impl Streams {
 
 /// A stream that Python has. One thread uses it at a time.
 struct Held {
+    /// That of the interpreter.
+    domain: DomainId,
     /// The number of the process and the system's of the thread that use it; 0 for none.
     user: AtomicU64,
     /// Whether the interpreter has ended. The object of Python may be there yet: those of streams that a thread was using when Python cut
-    /// it off are never freed (`payload/src/ending.rs`).
+    /// it off are never freed (`payload/src/threads/ending.rs`).
     is_over: AtomicBool,
     /// Taken by that thread alone, so nobody waits for it.
     end: Mutex<End>,
@@ -86,13 +92,15 @@ enum End {
 }
 
 impl Held {
-    fn new(end: End) -> Arc<Self> {
+    fn new(end: End, domain: DomainId) -> Arc<Self> {
         let (user, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Self { user, is_over, end: Mutex::new(end) })
+        Arc::new(Self { domain, user, is_over, end: Mutex::new(end) })
     }
 
     fn into_object(self: Arc<Self>, session: &Session) -> Result<Object<'_>> {
+        let domain = self.domain;
         let context = Arc::into_raw(self).cast_mut().cast();
+        contain::give(domain, context, release);
         let stream = Stream { context, write, read, drop: release };
         session.object(|inner, out, sink| {
             // SAFETY: `object` attaches; the payload drops the stream once, also on failure.
@@ -119,7 +127,7 @@ impl Held {
 
     /// Calls `action` while no other thread uses the stream. A panic of the application's code, or a use of the stream in
     /// its own code, is an error. So is a use in a forked child of a stream that another thread used at the fork: that
-    /// thread is not there, and nobody knows what it has left.
+    /// thread does not exist there, and the stream's state is unknown.
     fn with<T>(&self, action: impl FnOnce(&mut End) -> io::Result<T>) -> Result<T, i32> {
         let process = u64::from(Process::current().number());
         // SAFETY: no precondition.
@@ -166,7 +174,9 @@ unsafe extern "C" fn write(context: *mut c_void, data: *const u8, len: usize) ->
         End::Writer(writer) => writer.write_all(bytes),
         End::Reader(_) | End::None => Err(io::Error::from_raw_os_error(libc::EBADF)),
     });
-    done.err().unwrap_or(0)
+    let status = done.err().unwrap_or(0);
+    contain::depart();
+    status
 }
 
 /// # Safety
@@ -189,6 +199,8 @@ unsafe extern "C" fn read(context: *mut c_void, data: *mut u8, len: usize) -> is
         // SAFETY: both are at least as long; Python holds the buffer during the call.
         unsafe { data.copy_from_nonoverlapping(own.as_ptr(), count) };
     }
+    drop(own);
+    contain::depart();
     match done {
         Ok(count) => count.cast_signed(),
         Err(error) => -(error as isize),
@@ -201,5 +213,7 @@ unsafe extern "C" fn read(context: *mut c_void, data: *mut u8, len: usize) -> is
 unsafe extern "C" fn release(context: *mut c_void) {
     // SAFETY: as the caller vouches.
     let held = unsafe { Arc::from_raw(context.cast_const().cast::<Held>()) };
+    contain::take_back(held.domain, context);
     called_by_anybody(|| drop_contained("a stream", held));
+    contain::depart();
 }

@@ -4,15 +4,16 @@
 //! from other faults. It ends the process if the kernel refuses that mapping
 //! (library/std/src/sys/pal/unix/stack_overflow.rs).
 
-pub(crate) mod chance;
 pub(crate) mod departure;
+pub(crate) mod grace_period;
 mod handlers;
-pub(crate) mod home;
-pub(crate) mod passing;
+pub(crate) mod process_identity;
+pub(crate) mod reaction_time;
 pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod stack;
 
+use crate::crash;
 use signals::Mask;
 use std::any::Any;
 use std::ffi::{CString, c_void};
@@ -38,6 +39,7 @@ type Job = Box<dyn FnOnce() + Send>;
 extern "C" fn begin(job: *mut c_void) -> *mut c_void {
     // SAFETY: the box that `start` made for this thread.
     let job = unsafe { Box::from_raw(job.cast::<Job>()) };
+    crash::prepare_thread();
     job();
     std::ptr::null_mut()
 }
@@ -79,14 +81,14 @@ impl<T: Send + 'static> Thread<T> {
             }
         };
         if status != 0 {
-            // SAFETY: there is no thread that would take it.
+            // SAFETY: the thread that would take it was not created.
             drop(unsafe { Box::from_raw(job) });
             return Err(io::Error::from_raw_os_error(status));
         }
         Ok(Self { thread, outcome })
     }
 
-    /// As [`Thread::start`], for a thread that works for nobody who waits: it blocks all signals from its first
+    /// As [`Thread::start`], for a background thread: it blocks all signals from its first
     /// moment on, so that it takes none that the application blocks or waits for.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ fn builder() -> Builder {
     Pool::builder().interpreters(COPIES).venv(venv())
 }
 
-/// What plain python computes in each round.
+/// The results of plain python in each round.
 fn plainly() -> Vec<String> {
     let program = format!(
         "{CODE}\nset_threads({THREADS})\nfor round in range({ROUNDS}): print(digest(round))\n"

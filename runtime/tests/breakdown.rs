@@ -7,7 +7,7 @@ use hydrozoa::memory::Usage;
 use hydrozoa::{Builder, Pool, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::Workshop;
-use pythons::{builders, pools, pythons, without_packages};
+use pythons::{builders, each_pool_alone, pools, pythons, without_packages};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn assert_sums_agree(builder: Builder, modules: &[&str], malloc: u64) {
         let session = pool.acquire_on(index).unwrap();
         modules.iter().for_each(|name| drop(session.import(name).unwrap()));
     };
-    // What the first ones take includes what all share: images, plans, the host's own heap.
+    // The first ones also pay for everything shared: images, plans, the host's own heap.
     import(0);
     import(1);
     let before = Usage::of_process().unwrap();
@@ -82,8 +82,7 @@ fn bare_interpreters_take_little_memory_and_each_as_much_as_the_others() {
     });
 }
 
-/// What each interpreter of a pool takes on average when it is settled after its first call and has been called again, in
-/// MiB.
+/// The average memory, in MiB, of a pool's interpreters that were settled after their first call and then called again.
 fn settled(pool: &Pool) -> f64 {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("settled bare");
     std::fs::create_dir_all(&folder).unwrap();
@@ -152,50 +151,49 @@ fn memory_of_each_kind_is_in_the_row_of_its_owner() {
                 let before = memory();
                 run(&session, code);
                 let after = memory();
-                let row = |row: fn(&hydrozoa::memory::Memory) -> u64| {
+                let row = |row: fn(&hydrozoa::memory::InterpreterMemory) -> u64| {
                     (row(&after) as i64 - row(&before) as i64) / (MIB as i64 / 2)
                 };
                 [
                     row(|memory| memory.raw_heap),
                     row(|memory| memory.arenas),
-                    row(|memory| memory.cxx_objects),
+                    row(|memory| memory.native_heap),
                     row(|memory| memory.mapped),
                     row(|memory| memory.stacks),
                     row(|memory| memory.unattributed()),
                 ]
             };
             // In units of half a MiB: 16 units are written, and one more may be for what is around.
-            let [raw, arenas, cxx, mapped, stacks, other] = grown(
+            let [raw, arenas, native, mapped, stacks, other] = grown(
                 "import builtins\nbuiltins.held = held = bytearray(8 << 20)\n\
                        for i in range(0, 8 << 20, 512): held[i] = 1",
             );
             assert!(
-                (15..18).contains(&raw) && arenas + cxx + mapped + stacks + other < 2,
-                "{raw} {arenas} {cxx} {mapped} {stacks} {other}"
+                (15..18).contains(&raw) && arenas + native + mapped + stacks + other < 2,
+                "{raw} {arenas} {native} {mapped} {stacks} {other}"
             );
-            let [raw, arenas, cxx, mapped, stacks, other] = grown(
+            let [raw, arenas, native, mapped, stacks, other] = grown(
                 "import builtins, mmap\nbuiltins.map = mmap.mmap(-1, 8 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
                        for i in range(0, 8 << 20, 4096): map[i] = 1",
             );
             assert!(
-                (15..18).contains(&mapped) && raw + arenas + cxx + stacks + other < 2,
-                "{raw} {arenas} {cxx} {mapped} {stacks} {other}"
+                (15..18).contains(&mapped) && raw + arenas + native + stacks + other < 2,
+                "{raw} {arenas} {native} {mapped} {stacks} {other}"
             );
-            let [raw, arenas, cxx, mapped, stacks, other] =
+            let [raw, arenas, native, mapped, stacks, other] =
                 grown(&format!("import ctypes\nctypes.CDLL({objects:?}).make()"));
             assert!(
-                (15..18).contains(&cxx) && raw + arenas + mapped + stacks + other < 2,
-                "{raw} {arenas} {cxx} {mapped} {stacks} {other}"
+                (15..18).contains(&native) && raw + arenas + mapped + stacks + other < 2,
+                "{raw} {arenas} {native} {mapped} {stacks} {other}"
             );
-            let [raw, arenas, cxx, mapped, stacks, other] = grown(
+            let [raw, arenas, native, mapped, stacks, other] = grown(
                 "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n\
                  libc.malloc.argtypes = [ctypes.c_size_t]\n\
                  ctypes.memset(libc.malloc(8 << 20), 1, 8 << 20)",
             );
-            // Who has asked malloc is not known.
             assert!(
-                (15..18).contains(&other) && raw + arenas + cxx + mapped + stacks < 3,
-                "{raw} {arenas} {cxx} {mapped} {stacks} {other}"
+                (15..18).contains(&native) && raw + arenas + mapped + stacks + other < 2,
+                "{raw} {arenas} {native} {mapped} {stacks} {other}"
             );
         }
     });
@@ -204,19 +202,17 @@ fn memory_of_each_kind_is_in_the_row_of_its_owner() {
 /// As malloc gives them in plain python: the kernel's page of zeros stands for them.
 #[test]
 fn zeros_that_python_asks_for_take_no_memory_until_they_are_written() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let raw_heap = || session.interpreter().memory().unwrap().raw_heap;
-            let before = raw_heap();
-            run(&session, "import builtins\nbuiltins.held = bytes(8 << 20)\nassert not any(held)");
-            let zeros = raw_heap() - before;
-            assert!(zeros < MIB / 2, "{zeros}");
-            // The same memory again, in which there is something now.
-            run(&session, "import builtins\ndel builtins.held\nbuiltins.held = b'1' * (8 << 20)");
-            assert!(raw_heap() - before > 7 * MIB);
-            run(&session, "import builtins\ndel builtins.held\nassert not any(bytes(8 << 20))");
-        }
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let raw_heap = || session.interpreter().memory().unwrap().raw_heap;
+        let before = raw_heap();
+        run(&session, "import builtins\nbuiltins.held = bytes(8 << 20)\nassert not any(held)");
+        let zeros = raw_heap() - before;
+        assert!(zeros < MIB / 2, "{zeros}");
+        // The same memory again, in which there is something now.
+        run(&session, "import builtins\ndel builtins.held\nbuiltins.held = b'1' * (8 << 20)");
+        assert!(raw_heap() - before > 7 * MIB);
+        run(&session, "import builtins\ndel builtins.held\nassert not any(bytes(8 << 20))");
     });
 }
 
@@ -258,7 +254,7 @@ fn a_package_that_holds_objects_is_named_first() {
         let folder = shop.path("site/holder");
         std::fs::create_dir_all(&folder).unwrap();
         // A value of each kind of way from the module: a class's table, a cell of a function, a module that is no more than
-        // an attribute. What another package only refers to is not that one's.
+        // an attribute. An object that another package only refers to does not belong to that one.
         let source = "import types\nclass Kept:\n    table = {}\ndef keep(held):\n    return lambda: held\n\
                       for i in range(40): Kept.table[i] = bytes(range(256)) * 1024\n\
                       hidden = keep([bytes([i]) * (256 << 10) for i in range(24)])\n\
@@ -293,26 +289,24 @@ fn a_package_that_holds_objects_is_named_first() {
 
 #[test]
 fn packages_are_measured_while_others_work_and_change_what_is_measured() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let (stop, stopped) = mpsc::channel::<()>();
-            std::thread::scope(|scope| {
-                let pool = &pool;
-                scope.spawn(move || {
-                    let session = pool.acquire().unwrap();
-                    let code = "import types\nmade = {}\n\
+    each_pool_alone(1, |pool| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let pool = &pool;
+            scope.spawn(move || {
+                let session = pool.acquire().unwrap();
+                let code = "import types\nmade = {}\n\
                                 def work(n):\n    made.clear()\n    for i in range(2000): made[str(i) * 9] = [types.ModuleType('m'), {}]\n";
-                    let work = session.run(code, "work.py").unwrap().getattr("work").unwrap();
-                    while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
-                        work.call((1,)).unwrap();
-                    }
-                });
-                for _ in 0..30 {
-                    let packages = pool.interpreters()[0].packages().unwrap();
-                    assert!(packages.iter().any(|one| one.name.as_deref() == Some("sys")));
+                let work = session.run(code, "work.py").unwrap().getattr("work").unwrap();
+                while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                    work.call((1,)).unwrap();
                 }
-                drop(stop);
             });
-        }
+            for _ in 0..30 {
+                let packages = pool.interpreters()[0].packages().unwrap();
+                assert!(packages.iter().any(|one| one.name.as_deref() == Some("sys")));
+            }
+            drop(stop);
+        });
     });
 }

@@ -2,16 +2,10 @@
 
 mod pythons;
 
-use hydrozoa::{Error, Session, Spread, Value};
-use pythons::pools;
+use hydrozoa::{Error, Spread, Value};
+use pythons::each;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-fn each(test: impl Fn(&Session)) {
-    for pool in pools(1) {
-        test(&pool.acquire().unwrap());
-    }
-}
 
 #[test]
 fn arguments_arrive_in_their_places() {

@@ -3,15 +3,9 @@
 mod pythons;
 
 use hydrozoa::{Class, ClassBuilder, Error, Handle, Instance, Object, Pool, Session};
-use pythons::{builders, pools};
+use pythons::{builders, each, pools};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
-
-fn each(test: impl Fn(&Session)) {
-    for pool in pools(1) {
-        test(&pool.acquire().unwrap());
-    }
-}
 
 /// A vector of the plane.
 #[derive(Clone, Copy, PartialEq)]
@@ -219,7 +213,7 @@ def check(Number):
     refused(lambda: Number(), 'cannot create')
     refused(lambda: object.__new__(Number), 'is not safe')
     refused(lambda: type('Empty', (base,), {})(), 'cannot create')
-    refused(lambda: Vector.__new__(int, 1), 'no class of the application')
+    refused(lambda: Vector.__new__(int, 1), 'not a class of the application')
     refused(lambda: pickle.dumps(Vector(1)), 'pickle')
     refused(lambda: copy.copy(Vector(1)), '')
     # An object of one class that holds the value of another one is neither.
@@ -248,7 +242,7 @@ gc.collect()
 struct Number {
     value: AtomicI64,
     dropped: Arc<AtomicUsize>,
-    /// What it keeps in Python.
+    /// The Python object that it keeps.
     kept: Mutex<Option<Handle>>,
 }
 

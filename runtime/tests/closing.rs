@@ -6,7 +6,7 @@ mod pythons;
 use ending::{assert_ends, ends};
 use hydrozoa::{Error, Interpreter};
 use hydrozoa_testkit::alone::alone;
-use pythons::{builders, pools};
+use pythons::{each_pool_alone, pools};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,97 +19,84 @@ const SHORT: Duration = Duration::from_millis(200);
 
 #[test]
 fn an_interpreter_that_is_closed_has_run_its_exit_functions() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let session = pool.acquire_on(0).unwrap();
-            let ended = ends(&session);
-            drop(session);
-            pool.replace(0).unwrap().close(LONG).unwrap();
-            assert_eq!(ended.load(Ordering::SeqCst), 1);
-            assert_eq!(
-                pool.acquire_on(0).unwrap().eval("1 + 1").unwrap().extract::<i64>().unwrap(),
-                2
-            );
-        }
+    each_pool_alone(2, |pool| {
+        let session = pool.acquire_on(0).unwrap();
+        let ended = ends(&session);
+        drop(session);
+        pool.replace(0).unwrap().close(LONG).unwrap();
+        assert_eq!(ended.load(Ordering::SeqCst), 1);
+        assert_eq!(pool.acquire_on(0).unwrap().eval("1 + 1").unwrap().extract::<i64>().unwrap(), 2);
     });
 }
 
 #[test]
 fn an_interpreter_in_use_is_an_error_that_says_by_what_and_it_ends_by_itself() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let sessions = [pool.acquire().unwrap(), pool.acquire().unwrap()];
-            let ended = ends(&sessions[0]);
-            let old = pool.replace(0).unwrap();
-            let begin = Instant::now();
-            let error = old.close(SHORT).unwrap_err();
-            assert!(begin.elapsed() >= SHORT);
-            assert!(matches!(error, Error::InUse { sessions: 2, .. }), "{error:?}");
-            assert_eq!(
-                error.to_string(),
-                "interpreter 0 has not ended within 200 ms: 2 sessions on it are open; drop what is left, and it \
+    each_pool_alone(1, |pool| {
+        let sessions = [pool.acquire().unwrap(), pool.acquire().unwrap()];
+        let ended = ends(&sessions[0]);
+        let old = pool.replace(0).unwrap();
+        let begin = Instant::now();
+        let error = old.close(SHORT).unwrap_err();
+        assert!(begin.elapsed() >= SHORT);
+        assert!(matches!(error, Error::InUse { sessions: 2, .. }), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            "interpreter 0 has not ended within 200 ms: 2 sessions on it are open; drop what is left, and it \
                  ends by itself"
-            );
-            assert_eq!(sessions[1].eval("2").unwrap().extract::<i64>().unwrap(), 2);
-            let [one, other] = sessions;
-            drop(one);
-            let error = other.interpreter().clone().close(SHORT).unwrap_err().to_string();
-            assert!(error.contains("a session on it is open"), "{error}");
-            let buffer =
-                other.eval("bytearray(b'abc')").unwrap().extract::<hydrozoa::Buffer>().unwrap();
-            let handle = other.interpreter().clone();
-            drop(other);
-            let error = handle.close(SHORT).unwrap_err().to_string();
-            assert!(error.contains("a buffer still has it"), "{error}");
-            assert_eq!(ended.load(Ordering::SeqCst), 0);
-            drop(buffer);
-            assert_ends(&ended);
-        }
+        );
+        assert_eq!(sessions[1].eval("2").unwrap().extract::<i64>().unwrap(), 2);
+        let [one, other] = sessions;
+        drop(one);
+        let error = other.interpreter().clone().close(SHORT).unwrap_err().to_string();
+        assert!(error.contains("a session on it is open"), "{error}");
+        let buffer =
+            other.eval("bytearray(b'abc')").unwrap().extract::<hydrozoa::Buffer>().unwrap();
+        let handle = other.interpreter().clone();
+        drop(other);
+        let error = handle.close(SHORT).unwrap_err().to_string();
+        assert!(error.contains("a buffer still has it"), "{error}");
+        assert_eq!(ended.load(Ordering::SeqCst), 0);
+        drop(buffer);
+        assert_ends(&ended);
     });
 }
 
 #[test]
 fn a_pool_that_is_closed_has_ended_all_its_interpreters_at_once() {
-    alone(PATIENCE, || {
-        for builder in builders(3) {
-            let pool = builder.build().unwrap();
-            let slow = "import atexit, time\natexit.register(time.sleep, 0.5)";
-            let ended: Vec<_> = (0..3)
-                .map(|index| {
-                    let session = pool.acquire_on(index).unwrap();
-                    session.run(slow, "slow.py").unwrap();
-                    ends(&session)
-                })
-                .collect();
-            pool.close(LONG).unwrap();
-            assert!(ended.iter().all(|ended| ended.load(Ordering::SeqCst) == 1));
-        }
+    each_pool_alone(3, |pool| {
+        let slow = "import atexit, time\natexit.register(time.sleep, 0.5)";
+        let ended: Vec<_> = (0..3)
+            .map(|index| {
+                let session = pool.acquire_on(index).unwrap();
+                session.run(slow, "slow.py").unwrap();
+                ends(&session)
+            })
+            .collect();
+        pool.close(LONG).unwrap();
+        assert!(ended.iter().all(|ended| ended.load(Ordering::SeqCst) == 1));
     });
 }
 
 #[test]
 fn a_pool_whose_code_does_not_end_is_given_up_at_the_limit() {
-    alone(PATIENCE, || {
-        for builder in builders(2) {
-            let pool = builder.build().unwrap();
-            let other = pool.clone();
-            let error = pool.close(SHORT).unwrap_err().to_string();
-            assert!(error.contains("a pool") && error.starts_with("interpreter 0"), "{error}");
-            let session = other.acquire_on(1).unwrap();
-            thread::scope(|scope| {
-                let (begin, begun) = std::sync::mpsc::channel();
-                scope.spawn(move || {
-                    begin.send(()).unwrap();
-                    session.run("import time\ntime.sleep(1)", "sleep.py").unwrap();
-                });
-                begun.recv().unwrap();
-                let error = other.close(SHORT).unwrap_err();
-                assert!(
-                    matches!(&error, Error::InUse { interpreter, .. } if interpreter == "interpreter 1"),
-                    "{error}"
-                );
+    each_pool_alone(2, |pool| {
+        let other = pool.clone();
+        let error = pool.close(SHORT).unwrap_err().to_string();
+        assert!(error.contains("a pool") && error.starts_with("interpreter 0"), "{error}");
+        let session = other.acquire_on(1).unwrap();
+        thread::scope(|scope| {
+            let (begin, begun) = std::sync::mpsc::channel();
+            scope.spawn(move || {
+                begin.send(()).unwrap();
+                session.run("import time\ntime.sleep(1)", "sleep.py").unwrap();
             });
-        }
+            begun.recv().unwrap();
+            let error = other.close(SHORT).unwrap_err();
+            assert!(
+                matches!(&error, Error::InUse { interpreter, .. } if interpreter == "interpreter 1"),
+                "{error}"
+            );
+        });
     });
 }
 

@@ -4,7 +4,7 @@
 mod pythons;
 
 use hydrozoa::{Movable, Pool};
-use pythons::builders;
+use pythons::{builders, pools};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -72,8 +72,7 @@ worst = max(at(depth) for depth in range(600))
 /// In plain python each call faults there.
 #[test]
 fn a_loop_of_calls_maps_no_memory_wherever_python_s_stack_ends() {
-    for builder in builders(1) {
-        let pool = builder.build().unwrap();
+    for pool in pools(1) {
         let session = pool.acquire().unwrap();
         let names = session.run(CHUNKS, "chunks.py").unwrap();
         let worst: i64 = names.getattr("worst").unwrap().extract().unwrap();

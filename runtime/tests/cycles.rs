@@ -29,7 +29,7 @@ state.calls += 1
 answer = state.calls
 ";
 
-/// What each of them may leave.
+/// The most that each of them may leave behind.
 const LIMIT: Each = Each { bytes: 20 << 10, mappings: 0 };
 
 fn cycle(builder: &Builder, work: &str) {

@@ -85,17 +85,6 @@ fn a_virtual_environment_leads_to_its_base_and_its_packages() {
 }
 
 #[test]
-fn a_virtual_environment_of_another_version_is_refused() {
-    let (minor, library) = pythons().iter().next().unwrap();
-    let venv = directory("other-version");
-    fs::write(venv.join("pyvenv.cfg"), format!("home = /nowhere\nversion = 3.{}.0\n", minor + 1))
-        .unwrap();
-    let error = Pool::builder().python(library).venv(&venv).build().unwrap_err();
-    assert!(error.to_string().contains("virtual environment"), "{error}");
-    assert!(matches!(refusal(&venv), Refusal::BrokenVenv(_)));
-}
-
-#[test]
 fn a_version_names_the_best_python_of_that_version() {
     for minor in pythons().keys() {
         let found = python::find(Some(Path::new(&format!("3.{minor}")))).unwrap();
@@ -105,11 +94,6 @@ fn a_version_names_the_best_python_of_that_version() {
         let version = String::from_utf8(asked.stdout).unwrap();
         let exact = version.trim().strip_prefix("Python ").unwrap();
         assert_eq!(python::find(Some(Path::new(exact))).unwrap(), found);
-    }
-    let absent = format!("3.{}.999", pythons().keys().next().unwrap());
-    match refusal(Path::new(&absent)) {
-        Refusal::NotInstalled(there) => assert!(there.starts_with("3."), "{there}"),
-        other => panic!("{absent}: {other}"),
     }
 }
 
@@ -156,44 +140,6 @@ fn a_debug_build_alone_is_refused_as_one() {
 }
 
 #[test]
-fn what_is_no_python_is_refused_with_the_reason() {
-    let place = directory("refused");
-    assert_eq!(refusal(&place.join("missing")), Refusal::Missing);
-    assert_eq!(refusal(&place), Refusal::NotPython);
-
-    let stub = place.join("libpython3.so");
-    fs::write(&stub, "").unwrap();
-    assert_eq!(refusal(&stub), Refusal::NotPython);
-
-    let old = place.join("libpython3.8.so.1.0");
-    fs::write(&old, "").unwrap();
-    assert_eq!(refusal(&old), Refusal::Version("3.8".to_owned()));
-
-    let threads = place.join("libpython3.13t.so.1.0");
-    fs::write(&threads, "").unwrap();
-    assert_eq!(refusal(&threads), Refusal::Flavour("free-threaded"));
-
-    let truncated = place.join("libpython3.12.so.1.0");
-    fs::write(&truncated, b"\x7fELF").unwrap();
-    assert!(matches!(refusal(&truncated), Refusal::Machine(_)));
-
-    let mut foreign = fs::read(std::env::current_exe().unwrap()).unwrap();
-    foreign.truncate(4096);
-    foreign[18] ^= 0xff;
-    fs::write(&truncated, &foreign).unwrap();
-    assert!(matches!(refusal(&truncated), Refusal::Machine(_)));
-
-    foreign[18] ^= 0xff;
-    fs::write(&truncated, &foreign).unwrap();
-    assert!(matches!(refusal(&truncated), Refusal::NoStandardLibrary(_)));
-
-    let script = place.join("python3");
-    fs::write(&script, "#!/bin/sh\necho broken >&2\nexit 1\n").unwrap();
-    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    assert_eq!(refusal(&script), Refusal::DoesNotRun("broken".to_owned()));
-}
-
-#[test]
 fn what_cannot_be_read_is_refused_with_the_system_s_reason() {
     let place = directory("unreadable");
     let says = |path: &Path, reason: &str| match refusal(path) {
@@ -213,35 +159,6 @@ fn what_cannot_be_read_is_refused_with_the_system_s_reason() {
     for path in [closed.clone(), closed.join("python3"), closed.join("lib/python3.12")] {
         says(&path, "Permission denied");
     }
-}
-
-#[test]
-fn an_installation_without_a_shared_library_is_refused_with_what_to_do() {
-    let place = directory("static");
-    fs::create_dir_all(place.join("lib/python3.12")).unwrap();
-    fs::create_dir_all(place.join("bin")).unwrap();
-    fs::write(place.join("lib/python3.12/os.py"), "").unwrap();
-    fs::write(place.join("bin/python3.12"), "").unwrap();
-    for named in [place.clone(), place.join("bin/python3.12")] {
-        let refusal = refusal(&named);
-        assert!(matches!(refusal, Refusal::Static { .. }), "{refusal}");
-        assert!(refusal.to_string().contains("--enable-shared"), "{refusal}");
-    }
-}
-
-#[test]
-fn a_library_that_cannot_be_loaded_gives_the_loaders_error() {
-    let place = directory("damaged");
-    let (minor, library) = pythons().iter().next().unwrap();
-    let damaged = place.join(format!("lib/libpython3.{minor}.so.1.0"));
-    fs::create_dir_all(place.join(format!("lib/python3.{minor}"))).unwrap();
-    fs::write(place.join(format!("lib/python3.{minor}/os.py")), "").unwrap();
-    let whole = fs::read(library).unwrap();
-    // Most of some builds is debug information. The cut must reach the part that is loaded.
-    fs::write(&damaged, &whole[..whole.len().min(1 << 19)]).unwrap();
-    let error = Pool::builder().python(&damaged).interpreters(1).build().unwrap_err();
-    assert!(matches!(error, Error::Load(_)), "{error}");
-    assert!(error.to_string().contains("libpython"), "{error}");
 }
 
 #[test]

@@ -10,19 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::pools;
+use pythons::{each_pool_alone, pools};
 
 #[test]
 fn os_environ_in_one_interpreter_disturbs_nobody() {
-    alone(PATIENCE, || {
-        for pool in pools(3) {
-            let stop = AtomicBool::new(false);
-            let run = |index: usize, code: &str| {
-                let session = pool.acquire_on(index).unwrap();
-                session.eval(code).unwrap().call(()).map(drop).unwrap();
-            };
-            thread::scope(|scope| {
-                for code in [
+    each_pool_alone(3, |pool| {
+        let stop = AtomicBool::new(false);
+        let run = |index: usize, code: &str| {
+            let session = pool.acquire_on(index).unwrap();
+            session.eval(code).unwrap().call(()).map(drop).unwrap();
+        };
+        thread::scope(|scope| {
+            for code in [
                 "lambda: [__import__('time').tzset() for _ in range(200)]",
                 "lambda: [__import__('ctypes').CDLL(None).getenv(b'ABSENT') for _ in range(200)]",
             ]
@@ -36,20 +35,19 @@ fn os_environ_in_one_interpreter_disturbs_nobody() {
                     }
                 });
             }
-                scope.spawn(|| {
-                    while !stop.load(Ordering::Relaxed) {
-                        assert!(std::env::var_os("HYDROZOA_ABSENT").is_none());
-                    }
-                });
-                let come_and_go = "lambda: [
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    assert!(std::env::var_os("HYDROZOA_ABSENT").is_none());
+                }
+            });
+            let come_and_go = "lambda: [
                 [os.environ.__setitem__(f'HYDROZOA_GOES_{i}', 'a value') for i in range(1000)]
                 and [os.environ.__delitem__(f'HYDROZOA_GOES_{i}') for i in range(1000)]
                 for os in [__import__('os')] for _ in range(5)
             ]";
-                run(0, come_and_go);
-                stop.store(true, Ordering::Relaxed);
-            });
-        }
+            run(0, come_and_go);
+            stop.store(true, Ordering::Relaxed);
+        });
     });
 }
 

@@ -113,7 +113,7 @@ fn an_exception_has_its_attributes_arguments_and_class() {
         assert!(value.extract::<Exception>().unwrap().is(exception));
         let other = raised(names, "caused").1;
         assert!(!other.is(exception));
-        // What says that it is an exception need not be one.
+        // An object that claims to be an exception need not be one.
         let code = "class Mock:\n    __class__ = ValueError";
         let mock = session.run(code, "mock.py").unwrap().getattr("Mock").unwrap();
         for object in [mock.call(()).unwrap(), mock, session.eval("ValueError").unwrap()] {

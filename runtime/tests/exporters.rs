@@ -5,13 +5,7 @@ mod pythons;
 
 use hydrozoa::{Buffer, Error, Object, Session, Tensor, Value};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::pools;
-
-fn each(test: impl Fn(&Session)) {
-    for pool in pools(1) {
-        test(&pool.acquire().unwrap());
-    }
-}
+use pythons::{each, pools};
 
 /// The value of `expression`, which may use the names of `ctypes`.
 fn of_ctypes<'s>(session: &'s Session, expression: &str) -> Object<'s> {
@@ -151,7 +145,7 @@ fn a_buffer_that_no_memory_can_be_is_refused_and_let_go_of() {
     });
 }
 
-/// Whether a conversion says that there is no memory for a copy.
+/// Whether a conversion reports too little memory for a copy.
 fn has_no_room<T: std::fmt::Debug>(converted: hydrozoa::Result<T>) -> bool {
     match converted {
         Err(Error::Convert { reason, .. }) => reason.contains("there is no memory for "),

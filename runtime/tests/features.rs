@@ -8,16 +8,10 @@ use hydrozoa::convert::Serde;
 use hydrozoa::{Buffer, Error, FromPython, Integer, Session, Tensor, ToPython, Value};
 use ndarray::{Array2, ArrayD, Axis, Ix1, Ix2, Ix3, array};
 use num_complex::Complex;
-use pythons::pools;
+use pythons::each;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-fn each(test: impl Fn(&Session)) {
-    for pool in pools(1) {
-        test(&pool.acquire().unwrap());
-    }
-}
 
 fn eval<'s, T: FromPython<'s>>(session: &'s Session, expression: &str) -> hydrozoa::Result<T> {
     session.eval(expression).unwrap().extract()
@@ -273,7 +267,7 @@ fn dates_and_times_of_chrono_are_those_of_datetime() {
             let said = eval::<DateTime<Utc>>(session, &time).unwrap_err().to_string();
             assert!(said.contains("it is out of range"), "{offset}: {said}");
         }
-        // What would lose a part is refused.
+        // A conversion that would lose a part is refused.
         assert!(object.extract::<NaiveDateTime>().unwrap_err().to_string().contains("time zone"));
         let local = session.object_from(&local).unwrap();
         assert!(local.extract::<NaiveDate>().unwrap_err().to_string().contains("time of the day"));

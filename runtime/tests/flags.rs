@@ -1,4 +1,4 @@
-//! What flags of a python command line say, said by settings of a pool.
+//! The flags of a python command line, as settings of a pool.
 
 mod pythons;
 

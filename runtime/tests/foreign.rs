@@ -8,7 +8,7 @@ use hydrozoa::{
     ToKeywords, ToPython, Value,
 };
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::pools;
+use pythons::{each_pool_alone, pools};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -136,10 +136,9 @@ fn interpreters_of_the_same_name_in_two_pools_are_told_apart() {
 
 #[test]
 fn bytes_are_read_in_one_turn_while_another_thread_changes_them() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let code = "
 changing = bytearray()
 def change():
     global changing
@@ -147,33 +146,32 @@ def change():
         changing[:] = b'a' * 1_000_000
         changing[:] = b'b' * 3_000_000
 ";
-            let names = session.run(code, "change.py").unwrap();
-            let changing = names.getattr("changing").unwrap();
-            let change = names.getattr("change").unwrap();
-            change.call(()).unwrap();
-            let states = [vec![b'a'; 1_000_000], vec![b'b'; 3_000_000]];
-            let done = AtomicBool::new(false);
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    while !done.load(Ordering::Relaxed) {
-                        change.call(()).unwrap();
-                    }
-                });
-                let deadline = Instant::now() + Duration::from_secs(3);
-                let mut reads = 0;
-                while reads < 40 && Instant::now() < deadline {
-                    // Not by `extract`, which holds the GIL around either.
-                    let bytes = Vec::<u8>::from_python(&changing).unwrap();
-                    let value = Value::from_python(&changing).unwrap();
-                    let Value::Bytes(other) = value else { panic!("{value:?}") };
-                    if !states.contains(&bytes) || !states.contains(&other) {
-                        done.store(true, Ordering::Relaxed);
-                        panic!("bytes of two states after {reads} reads");
-                    }
-                    reads += 1;
+        let names = session.run(code, "change.py").unwrap();
+        let changing = names.getattr("changing").unwrap();
+        let change = names.getattr("change").unwrap();
+        change.call(()).unwrap();
+        let states = [vec![b'a'; 1_000_000], vec![b'b'; 3_000_000]];
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    change.call(()).unwrap();
                 }
-                done.store(true, Ordering::Relaxed);
             });
-        }
+            let deadline = Instant::now() + Duration::from_secs(3);
+            let mut reads = 0;
+            while reads < 40 && Instant::now() < deadline {
+                // Not by `extract`, which holds the GIL around either.
+                let bytes = Vec::<u8>::from_python(&changing).unwrap();
+                let value = Value::from_python(&changing).unwrap();
+                let Value::Bytes(other) = value else { panic!("{value:?}") };
+                if !states.contains(&bytes) || !states.contains(&other) {
+                    done.store(true, Ordering::Relaxed);
+                    panic!("bytes of two states after {reads} reads");
+                }
+                reads += 1;
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     });
 }

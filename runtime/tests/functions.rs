@@ -5,18 +5,12 @@ mod pythons;
 use hydrozoa::{Error, Function, Object, Result, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::Workshop;
-use pythons::pools;
+use pythons::{each, each_pool_alone, pools};
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{thread, time};
-
-fn each(test: impl Fn(&Session)) {
-    for pool in pools(1) {
-        test(&pool.acquire().unwrap());
-    }
-}
 
 /// A host function that returns its arguments as a tuple.
 fn echo<'s>(session: &'s Session, signature: &str) -> Result<Object<'s>> {
@@ -126,7 +120,7 @@ def seen(f):
         assert_eq!((&*module, &*name, &*qualified), ("echoes", "f", "f"));
         assert!(help.contains("f(x, /, by=2.0"), "{help}");
         assert!(help.contains("Returns its arguments."), "{help}");
-        // A host function without a signature says nothing of it, and is no method.
+        // A host function without a signature has no `__text_signature__`, and is not a method.
         let code = "
 def check(f):
     class Has: attribute = f
@@ -303,39 +297,37 @@ def elsewhere():
 
 #[test]
 fn a_function_that_is_called_by_its_address_uses_the_session_with_the_gil_and_without() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let session = Arc::new(pool.acquire_on(0).unwrap());
-            *VISITED.lock().unwrap() = Some(session.clone());
-            let code = BY_ADDRESS.replace("ADDRESS", &(visit as *const () as usize).to_string());
-            let names = session.run(&code, "by_address.py").unwrap();
-            let host = session.function("host", |session, arguments| {
-                session.object_from(&visit(arguments.extract(0)?))
-            });
-            names.setattr("host", host.unwrap()).unwrap();
-            let [run, elsewhere] = ["run", "elsewhere"].map(|name| names.getattr(name).unwrap());
-            run.call(()).unwrap();
-            session.with_gil(|| run.call(())).unwrap();
-            elsewhere.call(()).unwrap();
-            // From the code of another interpreter, and on other threads.
-            let other = pool.acquire_on(1).unwrap();
-            other.with_gil(|| run.call(())).unwrap();
-            thread::scope(|scope| {
-                let threads = [(); 3].map(|()| scope.spawn(|| run.call(()).map(drop)));
-                threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
-            });
-            // Calls that are watched.
-            let _handle = session.interrupt_handle();
-            session.with_deadline(time::Duration::from_secs(100), || run.call(())).unwrap();
-            // The other interpreter's code calls.
-            let code = format!(
-                "import ctypes\nletting_go = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)({})\n\
+    each_pool_alone(2, |pool| {
+        let session = Arc::new(pool.acquire_on(0).unwrap());
+        *VISITED.lock().unwrap() = Some(session.clone());
+        let code = BY_ADDRESS.replace("ADDRESS", &(visit as *const () as usize).to_string());
+        let names = session.run(&code, "by_address.py").unwrap();
+        let host = session.function("host", |session, arguments| {
+            session.object_from(&visit(arguments.extract(0)?))
+        });
+        names.setattr("host", host.unwrap()).unwrap();
+        let [run, elsewhere] = ["run", "elsewhere"].map(|name| names.getattr(name).unwrap());
+        run.call(()).unwrap();
+        session.with_gil(|| run.call(())).unwrap();
+        elsewhere.call(()).unwrap();
+        // From the code of another interpreter, and on other threads.
+        let other = pool.acquire_on(1).unwrap();
+        other.with_gil(|| run.call(())).unwrap();
+        thread::scope(|scope| {
+            let threads = [(); 3].map(|()| scope.spawn(|| run.call(()).map(drop)));
+            threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
+        });
+        // Calls that are watched.
+        let _handle = session.interrupt_handle();
+        session.with_deadline(time::Duration::from_secs(100), || run.call(())).unwrap();
+        // The other interpreter's code calls.
+        let code = format!(
+            "import ctypes\nletting_go = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)({})\n\
                  for levels in 0, 1, 5: assert letting_go(levels) == levels",
-                visit as *const () as usize
-            );
-            other.run(&code, "other.py").unwrap();
-            *VISITED.lock().unwrap() = None;
-        }
+            visit as *const () as usize
+        );
+        other.run(&code, "other.py").unwrap();
+        *VISITED.lock().unwrap() = None;
     });
 }
 

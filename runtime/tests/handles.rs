@@ -4,18 +4,13 @@ mod ending;
 mod pythons;
 
 use ending::{assert_ends, ends};
-use hydrozoa::{Error, Handle, Interpreter, Pool, Session};
+use hydrozoa::{Error, Handle, Interpreter, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::pools;
+use pythons::{pool, pools};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
-
-/// What is tested here does not depend on the version of Python.
-fn pool(interpreters: usize) -> Pool {
-    pools(interpreters).next().unwrap()
-}
 
 struct Plugin {
     interpreter: Interpreter,

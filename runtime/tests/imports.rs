@@ -35,7 +35,7 @@ fn run(session: &Session, code: &str) -> Result<()> {
     session.run(code, "program.py").map(drop)
 }
 
-/// What a program has imported of the world, in order.
+/// The modules of the world that a program has imported, in order.
 fn trace(session: &Session) -> Vec<String> {
     session.eval("list(__import__('sys').trace)").unwrap().extract().unwrap()
 }
@@ -491,7 +491,7 @@ fn another_release_than_the_recorded_one_is_imported_as_plain_python_does() {
         run(&session, "import user\nassert user.value == 42").unwrap();
         assert_eq!(trace(&session).len(), 3);
         let reason =
-            session.import("_hydrozoa.imports").unwrap().call_method("report", ()).unwrap();
+            session.import("_hydrozoa.guided_imports").unwrap().call_method("report", ()).unwrap();
         assert_eq!(reason.extract::<String>().unwrap(), "target");
 
         // Another Python does not use it.

@@ -42,7 +42,7 @@ fn kept_code_stays_within_its_limit_and_what_is_used_stays() {
         let builder = Pool::builder().interpreters(1).path(folder.path());
         let import = |session: &Session, limit: u64, first: usize, end: usize| {
             let code = format!(
-                "from _hydrozoa import kept_code\nkept_code.LIMIT = {limit}\n\
+                "from _hydrozoa import code_cache\ncode_cache.LIMIT = {limit}\n\
                  for number in range({first}, {end}):\n    assert __import__(f'm{{number}}').read() == 42\n"
             );
             session.run(&code, "program.py").map(drop)

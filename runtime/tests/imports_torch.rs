@@ -51,7 +51,7 @@ fn package(pool: &Pool) -> Result<Package> {
     pool.load_package(exported().join(format!("{MODEL}.pt")))
 }
 
-/// What a further interpreter takes until its first result, and what it still has when it was settled and has gone on.
+/// The cost of a further interpreter until its first result, and its memory after it was settled and has gone on.
 struct Further {
     mib: f64,
     settled: f64,
@@ -106,7 +106,7 @@ fn further(builder: &Builder, expected: &[u32]) -> (Vec<Further>, f64) {
             assert_eq!(served.bits().unwrap(), expected);
             let (cpu, wall) = (cpu() - cpu_before, start.elapsed().as_secs_f64());
             let mib = private() - before;
-            let reason = session.import("_hydrozoa.imports");
+            let reason = session.import("_hydrozoa.guided_imports");
             let reason = reason.map(|imports| imports.call_method("report", ()).unwrap().is_none());
             assert!(reason.unwrap(), "it has caught up");
             interpreter.settle(&directory).unwrap();
@@ -149,7 +149,7 @@ fn a_further_interpreter_with_a_profile_computes_the_same_bits_in_a_fraction_of_
             assert!(lazy.mib < most, "{} MiB, and eager {}", lazy.mib, eager.mib);
             assert!(lazy.cpu < 0.5 * eager.cpu, "{} s of CPU, and eager {}", lazy.cpu, eager.cpu);
         }
-        // What docs/specification.md promises, on average: malloc's free memory is charged to whoever finds it.
+        // The promise of docs/specification.md, on average: malloc's free memory is charged to the interpreter that finds it.
         let mean = |of: fn(&Further) -> f64| lazy.iter().map(of).sum::<f64>() / lazy.len() as f64;
         let (first, settled) = (mean(|one| one.mib), mean(|one| one.settled));
         assert!(first <= 115.0 && settled <= 25.0, "{first} MiB, settled {settled}");

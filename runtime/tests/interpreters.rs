@@ -5,8 +5,7 @@ mod pythons;
 
 use ending::ends;
 use hydrozoa::{Error, Pool, Session};
-use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::{builders, pools};
+use pythons::{builders, each_pool_alone, pools};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -259,31 +258,28 @@ threading.Thread(target=work, daemon=False).start()
 
 #[test]
 fn whoever_imports_threading_first_is_not_the_main_thread() {
-    alone(PATIENCE, || {
-        for builder in builders(1) {
-            let pool = builder.build().unwrap();
-            let session = pool.acquire().unwrap();
-            let plain = Command::new(pool.python().executable().unwrap())
-                .args(["-I", "-c", "import sys; print('threading' in sys.modules)"])
-                .output()
-                .unwrap();
-            let was_imported = plain.stdout == b"True\n";
-            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("waited-for");
-            let _ = fs::remove_file(&path);
-            let given = session.eval("type(__import__('sys'))('given')").unwrap();
-            given.setattr("path", path.to_str().unwrap()).unwrap();
-            given.setattr("was_imported", was_imported).unwrap();
-            let modules = session.import("sys").unwrap().getattr("modules").unwrap();
-            modules.call_method("__setitem__", ("given", &given)).unwrap();
-            // On a thread of the application that ends before the interpreter does.
-            thread::scope(|scope| {
-                scope.spawn(|| drop(session.run(IMPORTED, "imported.py").unwrap()));
-            });
-            assert!(!path.exists());
-            drop((given, modules));
-            drop((session, pool));
-            assert!(path.exists(), "Python has not waited for its thread");
-        }
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let plain = Command::new(pool.python().executable().unwrap())
+            .args(["-I", "-c", "import sys; print('threading' in sys.modules)"])
+            .output()
+            .unwrap();
+        let was_imported = plain.stdout == b"True\n";
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("waited-for");
+        let _ = fs::remove_file(&path);
+        let given = session.eval("type(__import__('sys'))('given')").unwrap();
+        given.setattr("path", path.to_str().unwrap()).unwrap();
+        given.setattr("was_imported", was_imported).unwrap();
+        let modules = session.import("sys").unwrap().getattr("modules").unwrap();
+        modules.call_method("__setitem__", ("given", &given)).unwrap();
+        // On a thread of the application that ends before the interpreter does.
+        thread::scope(|scope| {
+            scope.spawn(|| drop(session.run(IMPORTED, "imported.py").unwrap()));
+        });
+        assert!(!path.exists());
+        drop((given, modules));
+        drop((session, pool));
+        assert!(path.exists(), "Python has not waited for its thread");
     });
 }
 

@@ -6,7 +6,7 @@ mod pythons;
 
 use hydrozoa::{Error, Pool, Session, Stuck};
 use hydrozoa_testkit::alone::alone;
-use pythons::{builders, pools};
+use pythons::{builders, each_pool_alone};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Seconds for one test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A reaction that is as slow as this is none. On an idle machine it takes some milliseconds.
+/// A reaction this slow counts as missing. On an idle machine it takes some milliseconds.
 const SOON: Duration = Duration::from_secs(5);
 
 const MODULE: &str = "
@@ -77,7 +77,7 @@ fn assert_undisturbed(session: &Session) {
     assert_eq!(spun, 0.03);
 }
 
-/// Whoever looks for a module, such as that of the interrupts' classes, waits for a while without the GIL.
+/// Each search for a module, such as that of the interrupts' classes, waits for a while without the GIL.
 const SLOW_IMPORTS: &str = "
 import sys, time
 class Slow:
@@ -88,183 +88,175 @@ sys.meta_path.insert(0, Slow())
 
 #[test]
 fn a_call_that_ends_while_its_first_interrupt_is_prepared_leaves_the_next_one_undisturbed() {
-    alone(PATIENCE, || {
-        for pool in pools(1).map(with_module) {
-            let session = pool.acquire().unwrap();
-            let calls = session.import("calls").unwrap();
-            session.run(SLOW_IMPORTS, "slow.py").unwrap();
-            // The exception can only be left when the native code is over, and then the call is as well.
-            let limit = Duration::from_millis(10);
-            let slept = session.with_deadline(limit, || calls.call_method("native", (0.05,)));
-            drop(slept);
-            let spun = calls.call_method("spin", (0.5,)).unwrap();
-            assert_eq!(spun.extract::<f64>().unwrap(), 0.5);
-            let outcome = session.with_deadline(limit, || calls.call_method("loop", ()).map(drop));
-            assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
-        }
+    each_pool_alone(1, |pool| {
+        let pool = with_module(pool);
+        let session = pool.acquire().unwrap();
+        let calls = session.import("calls").unwrap();
+        session.run(SLOW_IMPORTS, "slow.py").unwrap();
+        // The exception can only be left when the native code is over, and then the call is as well.
+        let limit = Duration::from_millis(10);
+        let slept = session.with_deadline(limit, || calls.call_method("native", (0.05,)));
+        drop(slept);
+        let spun = calls.call_method("spin", (0.5,)).unwrap();
+        assert_eq!(spun.extract::<f64>().unwrap(), 0.5);
+        let outcome = session.with_deadline(limit, || calls.call_method("loop", ()).map(drop));
+        assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
     });
 }
 
 #[test]
 fn a_handle_interrupts_bytecode_and_the_next_call_is_undisturbed() {
-    alone(PATIENCE, || {
-        for pool in pools(1).map(with_module) {
-            let session = pool.acquire().unwrap();
-            let calls = session.import("calls").unwrap();
-            let handle = session.interrupt_handle();
-            assert!(!handle.interrupt(), "nothing runs");
-            for _ in 0..5 {
-                let (begun, begin) = mpsc::channel();
-                let other = handle.clone();
-                let interrupter = thread::spawn(move || {
-                    begin.recv().unwrap();
-                    thread::sleep(Duration::from_millis(20));
-                    let from = Instant::now();
-                    while !other.interrupt() {}
-                    from
-                });
-                begun.send(()).unwrap();
-                let error = calls.call_method("loop", ()).unwrap_err();
-                let took = interrupter.join().unwrap().elapsed();
-                assert!(took < SOON, "{took:?}");
-                let Error::Interrupted { traceback } = &error else { panic!("{error:?}") };
-                assert!(traceback.contains("in loop"), "{traceback}");
-                let expected = "the call was interrupted by a handle of its session (Error::traceback says where it was)";
-                assert_eq!(error.to_string(), expected);
-                assert_undisturbed(&session);
-            }
-            drop(calls);
-            drop((session, pool));
-            assert!(!handle.interrupt());
+    each_pool_alone(1, |pool| {
+        let pool = with_module(pool);
+        let session = pool.acquire().unwrap();
+        let calls = session.import("calls").unwrap();
+        let handle = session.interrupt_handle();
+        assert!(!handle.interrupt(), "nothing runs");
+        for _ in 0..5 {
+            let (begun, begin) = mpsc::channel();
+            let other = handle.clone();
+            let interrupter = thread::spawn(move || {
+                begin.recv().unwrap();
+                thread::sleep(Duration::from_millis(20));
+                let from = Instant::now();
+                while !other.interrupt() {}
+                from
+            });
+            begun.send(()).unwrap();
+            let error = calls.call_method("loop", ()).unwrap_err();
+            let took = interrupter.join().unwrap().elapsed();
+            assert!(took < SOON, "{took:?}");
+            let Error::Interrupted { traceback } = &error else { panic!("{error:?}") };
+            assert!(traceback.contains("in loop"), "{traceback}");
+            let expected = "the call was interrupted by a handle of its session (Error::traceback says where it was)";
+            assert_eq!(error.to_string(), expected);
+            assert_undisturbed(&session);
         }
+        drop(calls);
+        drop((session, pool));
+        assert!(!handle.interrupt());
     });
 }
 
 #[test]
 fn a_deadline_ends_bytecode_with_an_error_that_has_the_traceback() {
-    alone(PATIENCE, || {
-        for pool in pools(1).map(with_module) {
-            let session = pool.acquire().unwrap();
-            let calls = session.import("calls").unwrap();
-            let begin = Instant::now();
-            let limit = Duration::from_millis(200);
-            let error = session.with_deadline(limit, || calls.call_method("loop", ())).unwrap_err();
-            assert!(begin.elapsed() >= limit && begin.elapsed() < SOON, "{:?}", begin.elapsed());
-            let Error::Deadline { traceback } = &error else { panic!("{error:?}") };
-            assert!(traceback.contains("in loop"), "{traceback}");
-            let expected = "the call has exceeded its deadline (Error::traceback says where it was; \
+    each_pool_alone(1, |pool| {
+        let pool = with_module(pool);
+        let session = pool.acquire().unwrap();
+        let calls = session.import("calls").unwrap();
+        let begin = Instant::now();
+        let limit = Duration::from_millis(200);
+        let error = session.with_deadline(limit, || calls.call_method("loop", ())).unwrap_err();
+        assert!(begin.elapsed() >= limit && begin.elapsed() < SOON, "{:?}", begin.elapsed());
+        let Error::Deadline { traceback } = &error else { panic!("{error:?}") };
+        assert!(traceback.contains("in loop"), "{traceback}");
+        let expected = "the call has exceeded its deadline (Error::traceback says where it was; \
                             Session::with_deadline sets the limit)";
-            assert_eq!(error.to_string(), expected);
-            assert_undisturbed(&session);
-            let nested = session.with_deadline(PATIENCE, || {
-                session.with_deadline(limit, || calls.call_method("loop", ()))
-            });
-            assert!(matches!(nested, Err(Error::Deadline { .. })), "{nested:?}");
-            let fast = session.with_deadline(PATIENCE, || calls.call_method("spin", (0.001,)));
-            assert_eq!(fast.unwrap().extract::<f64>().unwrap(), 0.001);
-        }
+        assert_eq!(error.to_string(), expected);
+        assert_undisturbed(&session);
+        let nested = session.with_deadline(PATIENCE, || {
+            session.with_deadline(limit, || calls.call_method("loop", ()))
+        });
+        assert!(matches!(nested, Err(Error::Deadline { .. })), "{nested:?}");
+        let fast = session.with_deadline(PATIENCE, || calls.call_method("spin", (0.001,)));
+        assert_eq!(fast.unwrap().extract::<f64>().unwrap(), 0.001);
     });
 }
 
 #[test]
 fn a_call_that_has_waited_beyond_its_deadline_does_not_begin() {
-    alone(PATIENCE, || {
-        for pool in pools(1).map(with_module) {
-            let session = pool.acquire().unwrap();
-            let calls = session.import("calls").unwrap();
-            let list = session.eval("[]").unwrap();
-            let limit = Duration::from_millis(50);
-            // Makes the stacks readable, which takes the GIL once.
-            session.with_deadline(PATIENCE, || session.eval("1").map(drop)).unwrap();
-            thread::scope(|scope| {
-                let other = pool.acquire_on(0).unwrap();
-                let (told, tell) = mpsc::channel();
-                let busy = scope.spawn(move || {
-                    let native = other.import("calls").unwrap().getattr("native").unwrap();
-                    told.send(()).unwrap();
-                    native.call((1.0,)).map(drop).unwrap();
-                });
-                tell.recv().unwrap();
-                thread::sleep(Duration::from_millis(200));
-                let append = || list.call_method("append", (1,)).map(drop);
-                let error = session.with_deadline(limit, append).unwrap_err();
-                let Error::Deadline { traceback } = &error else { panic!("{error:?}") };
-                assert!(traceback.is_empty() && error.traceback().is_none(), "{traceback}");
-                let text = error.to_string();
-                assert!(text.starts_with("the call did not begin before its deadline: "), "{text}");
-                assert!(text.ends_with("on an interpreter of its own: Pool::acquire_timeout)"));
-                busy.join().unwrap();
+    each_pool_alone(1, |pool| {
+        let pool = with_module(pool);
+        let session = pool.acquire().unwrap();
+        let calls = session.import("calls").unwrap();
+        let list = session.eval("[]").unwrap();
+        let limit = Duration::from_millis(50);
+        // Makes the stacks readable, which takes the GIL once.
+        session.with_deadline(PATIENCE, || session.eval("1").map(drop)).unwrap();
+        thread::scope(|scope| {
+            let other = pool.acquire_on(0).unwrap();
+            let (told, tell) = mpsc::channel();
+            let busy = scope.spawn(move || {
+                let native = other.import("calls").unwrap().getattr("native").unwrap();
+                told.send(()).unwrap();
+                native.call((1.0,)).map(drop).unwrap();
             });
-            assert_eq!(list.len().unwrap(), 0);
-            assert_undisturbed(&session);
-            // What has begun is not said to have not: ctypes runs no bytecode that would raise.
-            let usleep = calls.getattr("usleep").unwrap();
-            let limit = Duration::from_millis(200);
-            let outcome = begun(&session, limit, || usleep.call((400_000,))?.extract::<i64>());
-            let began = match &outcome {
-                Ok(_) => true,
-                Err(error) => error.traceback().is_some(),
-            };
-            assert!(began, "{outcome:?}");
-            assert_undisturbed(&session);
-            let never =
-                session.with_deadline(Duration::MAX, || calls.call_method("spin", (0.001,)));
-            assert_eq!(never.unwrap().extract::<f64>().unwrap(), 0.001);
-        }
+            tell.recv().unwrap();
+            thread::sleep(Duration::from_millis(200));
+            let append = || list.call_method("append", (1,)).map(drop);
+            let error = session.with_deadline(limit, append).unwrap_err();
+            let Error::Deadline { traceback } = &error else { panic!("{error:?}") };
+            assert!(traceback.is_empty() && error.traceback().is_none(), "{traceback}");
+            let text = error.to_string();
+            assert!(text.starts_with("the call did not begin before its deadline: "), "{text}");
+            assert!(text.ends_with("on an interpreter of its own: Pool::acquire_timeout)"));
+            busy.join().unwrap();
+        });
+        assert_eq!(list.len().unwrap(), 0);
+        assert_undisturbed(&session);
+        // A call that has begun is not reported as not begun: ctypes runs no bytecode that would raise.
+        let usleep = calls.getattr("usleep").unwrap();
+        let limit = Duration::from_millis(200);
+        let outcome = begun(&session, limit, || usleep.call((400_000,))?.extract::<i64>());
+        let began = match &outcome {
+            Ok(_) => true,
+            Err(error) => error.traceback().is_some(),
+        };
+        assert!(began, "{outcome:?}");
+        assert_undisturbed(&session);
+        let never = session.with_deadline(Duration::MAX, || calls.call_method("spin", (0.001,)));
+        assert_eq!(never.unwrap().extract::<f64>().unwrap(), 0.001);
     });
 }
 
 #[test]
 fn an_exception_that_comes_too_late_is_taken_back() {
-    alone(PATIENCE, || {
-        for pool in pools(1).map(with_module) {
-            let session = pool.acquire().unwrap();
-            let calls = session.import("calls").unwrap();
-            let (mut late, mut intime) = (0, 0);
-            for round in 0..150_u64 {
-                let limit = Duration::from_micros(2_000 + round % 10 * 100);
-                match session.with_deadline(limit, || calls.call_method("spin", (0.0025,))) {
-                    Ok(_) => intime += 1,
-                    Err(Error::Deadline { .. }) => late += 1,
-                    Err(other) => panic!("{other:?}"),
-                }
-                calls.call_method("spin", (0.002,)).unwrap();
+    each_pool_alone(1, |pool| {
+        let pool = with_module(pool);
+        let session = pool.acquire().unwrap();
+        let calls = session.import("calls").unwrap();
+        let (mut late, mut intime) = (0, 0);
+        for round in 0..150_u64 {
+            let limit = Duration::from_micros(2_000 + round % 10 * 100);
+            match session.with_deadline(limit, || calls.call_method("spin", (0.0025,))) {
+                Ok(_) => intime += 1,
+                Err(Error::Deadline { .. }) => late += 1,
+                Err(other) => panic!("{other:?}"),
             }
-            assert_undisturbed(&session);
-            println!("{late} late, {intime} in time");
+            calls.call_method("spin", (0.002,)).unwrap();
         }
+        assert_undisturbed(&session);
+        println!("{late} late, {intime} in time");
     });
 }
 
 #[test]
 fn code_that_catches_the_exception_gets_it_again() {
-    alone(PATIENCE, || {
-        for pool in pools(1).map(with_module) {
-            let session = pool.acquire().unwrap();
-            let calls = session.import("calls").unwrap();
-            let limit = Duration::from_millis(100);
-            let caught = begun(&session, limit, || calls.call_method("stubborn", (3,))).unwrap();
-            let caught: Vec<String> = caught.extract().unwrap();
-            assert_eq!(caught, ["Interrupted"; 3]);
-            assert_undisturbed(&session);
-        }
+    each_pool_alone(1, |pool| {
+        let pool = with_module(pool);
+        let session = pool.acquire().unwrap();
+        let calls = session.import("calls").unwrap();
+        let limit = Duration::from_millis(100);
+        let caught = begun(&session, limit, || calls.call_method("stubborn", (3,))).unwrap();
+        let caught: Vec<String> = caught.extract().unwrap();
+        assert_eq!(caught, ["Interrupted"; 3]);
+        assert_undisturbed(&session);
     });
 }
 
 #[test]
 fn an_interrupt_passes_through_host_functions_as_what_it_is() {
-    alone(PATIENCE, || {
-        for pool in pools(1).map(with_module) {
-            let session = pool.acquire().unwrap();
-            let calls = session.import("calls").unwrap();
-            let host = session
-                .function("host", |session, _| session.import("calls")?.call_method("loop", ()))
-                .unwrap();
-            let limit = Duration::from_millis(100);
-            let outcome = session.with_deadline(limit, || calls.call_method("through", (&host,)));
-            assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
-            assert_undisturbed(&session);
-        }
+    each_pool_alone(1, |pool| {
+        let pool = with_module(pool);
+        let session = pool.acquire().unwrap();
+        let calls = session.import("calls").unwrap();
+        let host = session
+            .function("host", |session, _| session.import("calls")?.call_method("loop", ()))
+            .unwrap();
+        let limit = Duration::from_millis(100);
+        let outcome = session.with_deadline(limit, || calls.call_method("through", (&host,)));
+        assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
+        assert_undisturbed(&session);
     });
 }
 
@@ -335,7 +327,7 @@ fn the_stack_of_a_call_that_has_let_go_of_the_gil_needs_no_child() {
             let pool = with_module(pool.unwrap());
             let session = pool.acquire().unwrap();
             let calls = session.import("calls").unwrap();
-            // What the first interrupt needs is there.
+            // The first interrupt's resources exist already.
             session.interrupt_handle();
             let usual = descriptors(0);
             let call = || calls.call_method("sleep", (1.0,));
@@ -363,17 +355,16 @@ fn descriptors(most: libc::rlim_t) -> libc::rlim_t {
 
 #[test]
 fn stacks_are_read_while_threads_come_go_and_recurse() {
-    alone(PATIENCE, || {
-        for pool in pools(1).map(with_module) {
-            let interpreter = &pool.interpreters()[0];
-            let session = interpreter.session();
-            assert_eq!(interpreter.stacks().unwrap(), "");
-            let handle = session.interrupt_handle();
-            thread::scope(|scope| {
-                let busy = scope.spawn(|| {
-                    session
-                        .run(
-                            "
+    each_pool_alone(1, |pool| {
+        let pool = with_module(pool);
+        let interpreter = &pool.interpreters()[0];
+        let session = interpreter.session();
+        let handle = session.interrupt_handle();
+        thread::scope(|scope| {
+            let busy = scope.spawn(|| {
+                session
+                    .run(
+                        "
 import threading
 def down(n):
     return n and down(n - 1)
@@ -383,24 +374,23 @@ def churn():
         for thread in threads: thread.start()
         for thread in threads: thread.join()
 churn()",
-                            "churn.py",
-                        )
-                        .map(|_| ())
-                });
-                let mut seen = 0;
-                let end = Instant::now() + Duration::from_secs(2);
-                while Instant::now() < end {
-                    seen += usize::from(interpreter.stacks().unwrap().contains("in churn"));
-                }
-                assert!(seen > 10, "{seen}");
-                while !busy.is_finished() {
-                    handle.interrupt();
-                    thread::sleep(Duration::from_millis(20));
-                }
-                let outcome = busy.join().unwrap();
-                assert!(matches!(outcome, Err(Error::Interrupted { .. })), "{outcome:?}");
+                        "churn.py",
+                    )
+                    .map(|_| ())
             });
-            assert_undisturbed(&session);
-        }
+            let mut seen = 0;
+            let end = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < end {
+                seen += usize::from(interpreter.stacks().unwrap().contains("in churn"));
+            }
+            assert!(seen > 10, "{seen}");
+            while !busy.is_finished() {
+                handle.interrupt();
+                thread::sleep(Duration::from_millis(20));
+            }
+            let outcome = busy.join().unwrap();
+            assert!(matches!(outcome, Err(Error::Interrupted { .. })), "{outcome:?}");
+        });
+        assert_undisturbed(&session);
     });
 }

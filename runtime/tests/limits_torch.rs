@@ -12,7 +12,7 @@ struct Taken {
     private: u64,
 }
 
-/// What this process has taken so far.
+/// The resources that this process has taken so far.
 fn taken() -> Taken {
     let mappings = std::fs::read_to_string("/proc/self/maps").unwrap().lines().count() as u64;
     Taken { mappings, private: Usage::of_process().unwrap().private as u64 }

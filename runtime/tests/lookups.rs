@@ -5,7 +5,7 @@ mod pythons;
 
 use hydrozoa::Session;
 use hydrozoa_testkit::libraries::Workshop;
-use pythons::builders;
+use pythons::pools;
 
 /// Asks in every way that the C library has. `PyLong_Type` is data: its address is the identity of `int`.
 const LIBRARY: &str = "
@@ -99,8 +99,7 @@ fn answers(session: &Session, path: &str) -> usize {
 fn a_library_of_an_interpreter_that_asks_for_the_process_gets_the_interpreter() {
     let shop = Workshop::new("lookups");
     let path = shop.build("libasks.so", LIBRARY, &[]);
-    for builder in builders(3) {
-        let pool = builder.build().unwrap();
+    for pool in pools(3) {
         let path = path.to_str().unwrap();
         let ask = |index| pool.acquire_on(index).map(|session| answers(&session, path)).unwrap();
         let mut identities: Vec<usize> = std::thread::scope(|scope| {

@@ -3,14 +3,8 @@
 mod pythons;
 
 use hydrozoa::{Error, Instance, Object, Session};
-use pythons::pools;
+use pythons::each;
 use std::sync::Mutex;
-
-fn each(test: impl Fn(&Session)) {
-    for pool in pools(1) {
-        test(&pool.acquire().unwrap());
-    }
-}
 
 /// Multiplies a number.
 ///

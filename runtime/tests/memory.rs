@@ -2,17 +2,14 @@
 
 mod pythons;
 
-use hydrozoa::{Buffer, DataType, Device, Error, Object, Session, Tensor};
-use pythons::pools;
+use hydrozoa::{Buffer, DataType, Device, Error, Object, Tensor};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
+use pythons::{each, pools};
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
-
-fn each(test: impl Fn(&Session)) {
-    for pool in pools(1) {
-        test(&pool.acquire().unwrap());
-    }
-}
 
 fn raises(outcome: hydrozoa::Result<Object<'_>>, expected: &str) {
     match outcome.unwrap_err() {
@@ -225,7 +222,7 @@ fn a_tensor_may_outlive_pool_and_session() {
         };
         drop(pool);
         assert_eq!(tensor.to_vec::<u8>().unwrap(), [7; 3]);
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             assert_eq!(buffer.to_vec::<u8>().unwrap(), b"xy");
             // Dropping the last of them ends the interpreter, on this thread.
             drop((tensor, buffer));
@@ -285,4 +282,85 @@ fn the_elements_of_a_tensor_are_copied_as_fast_as_a_slice() {
     });
     assert!(gathered < 4 * indexed, "{gathered:?} for what takes {indexed:?}");
     assert_eq!(turned.to_vec::<f32>().unwrap()[..4], [0.0, 50176.0, 100352.0, 1.0]);
+}
+
+#[test]
+fn a_byte_that_is_no_bool_is_refused() {
+    let bytes = |bytes: Vec<u8>, stride| {
+        let data = bytes.as_ptr().cast_mut().cast();
+        // SAFETY: two bytes of the vector, which becomes the owner.
+        unsafe {
+            Tensor::from_raw_parts(
+                data,
+                DataType::BOOLEAN,
+                Device::CPU,
+                &[2],
+                &[stride],
+                true,
+                bytes,
+            )
+        }
+    };
+    assert_eq!(bytes(vec![1, 0], 1).to_vec::<bool>().unwrap(), [true, false]);
+    // Only the elements count, not what lies between them.
+    assert_eq!(bytes(vec![1, 2, 0], 2).to_vec::<bool>().unwrap(), [true, false]);
+    for (tensor, place) in [(bytes(vec![1, 2], 1), "row"), (bytes(vec![0, 1, 255], 2), "strided")] {
+        let error = tensor.to_vec::<bool>().unwrap_err().to_string();
+        assert!(error.contains("bit pattern"), "{place}: {error}");
+        assert!(tensor.to_vec::<u8>().is_err(), "a bool is not a number");
+    }
+    let wrong = bytes(vec![1, 2], 1);
+    // SAFETY: nobody writes the memory.
+    assert!(unsafe { wrong.as_slice::<bool>() }.is_err());
+}
+
+#[test]
+fn a_buffer_of_bool_is_read_as_bool() {
+    each(|session| {
+        let buffer =
+            |expression: &str| -> Buffer { session.eval(expression).unwrap().extract().unwrap() };
+        let good = buffer("memoryview(b'\\1\\0\\1').cast('?')");
+        assert_eq!(good.to_vec::<bool>().unwrap(), [true, false, true]);
+        assert_eq!(good.to_vec::<u8>().unwrap(), [1, 0, 1]);
+        let bad = buffer("memoryview(b'\\1\\7').cast('?')");
+        assert!(bad.to_vec::<bool>().unwrap_err().to_string().contains("bit pattern"));
+        // Plain bytes are not said to be bool.
+        assert!(buffer("b'\\1'").to_vec::<bool>().is_err());
+        let tensor = Tensor::from_vec(vec![true, false], &[2]).unwrap();
+        let back: Tensor = session.object_from(&tensor).unwrap().extract().unwrap();
+        assert_eq!(back.to_vec::<bool>().unwrap(), [true, false]);
+    });
+}
+
+#[test]
+fn what_is_copied_is_checked_after_the_copy() {
+    // Of the writer, whose bytes are invalid as `bool` for moments.
+    const ROUNDS: usize = 100_000;
+    alone(PATIENCE, || {
+        let pool = pools(2).next().unwrap();
+        let session = pool.acquire_on(0).unwrap();
+        let code = "import ctypes\nflags = (ctypes.c_bool * 65536)()";
+        let flags = session.run(code, "flags.py").unwrap().getattr("flags").unwrap();
+        let flags: Buffer = flags.extract().unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let other = pool.acquire_on(1).unwrap();
+                let code = "def write(flags, rounds):\n    view = flags.cast('B')\n    for _ in range(rounds):\n        \
+                            view[:96] = b'\\2' * 96\n        view[:96] = bytes(96)";
+                let module = other.run(code, "write.py").unwrap();
+                module.call_method("write", (&flags, ROUNDS)).unwrap();
+                done.store(true, Ordering::Relaxed);
+            });
+            while !done.load(Ordering::Relaxed) {
+                if let Ok(copied) = flags.to_vec::<bool>() {
+                    // SAFETY: the bytes of the vector's elements.
+                    let bytes = unsafe {
+                        std::slice::from_raw_parts(copied.as_ptr().cast::<u8>(), copied.len())
+                    };
+                    assert_eq!(bytes.iter().max(), Some(&0));
+                }
+            }
+        });
+    });
 }

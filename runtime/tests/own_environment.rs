@@ -12,7 +12,7 @@ use hydrozoa::{CommandLine, Error, Pool};
 use hydrozoa_testkit::alone::{PATIENCE, alone, alone_with};
 use pythons::{builders, pythons};
 
-/// What each interpreter does at once with the others: its own number, or -1 in the environment of the process.
+/// The program that all interpreters run at once: its own number, or -1 in the environment of the process.
 const PROGRAM: &str = r#"
 import ctypes, os, subprocess, sys, threading
 

@@ -56,7 +56,7 @@ fn recipe(folder: &Path, function: &str, profile: Profile) -> Recipe {
     recipe
 }
 
-/// What the package computes in the pool's last interpreter, how many modules that has then, and why it has caught up.
+/// The package's output in the pool's last interpreter, the number of modules there afterwards, and why it has caught up.
 fn serve(pool: &Pool, archive: &Archive) -> (Vec<u32>, usize, Option<String>) {
     let package = pool.load_archive(archive.clone());
     let model = package.load_pickle("model", "model.pkl").unwrap();
@@ -65,7 +65,7 @@ fn serve(pool: &Pool, archive: &Archive) -> (Vec<u32>, usize, Option<String>) {
     let x = Tensor::from_vec(x, &[3, 4]).unwrap();
     let y = model.to_object(&session).unwrap().call((&x,)).unwrap().extract::<Tensor>().unwrap();
     let bits = y.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect();
-    let imports = session.import("_hydrozoa.imports").unwrap();
+    let imports = session.import("_hydrozoa.guided_imports").unwrap();
     let reason = imports.call_method("report", ()).unwrap();
     let reason = reason.extract::<Option<String>>().unwrap();
     (bits, session.eval("len(__import__('sys').modules)").unwrap().extract().unwrap(), reason)

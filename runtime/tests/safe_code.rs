@@ -1,11 +1,11 @@
-//! What a program without `unsafe` may do: the process goes on.
+//! Programs without `unsafe`: the process survives all of them.
 #![forbid(unsafe_code)]
 
 mod pythons;
 
 use hydrozoa::{Error, Pool, Session, Tensor, Value};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::{builders, pools};
+use pythons::{builders, each_pool_alone, pools, works};
 use std::fmt;
 use std::io::{self, Write};
 use std::panic::panic_any;
@@ -60,10 +60,6 @@ impl Write for Owner {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn works(session: &Session) {
-    assert_eq!(session.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
 }
 
 /// Both interpreters of a pool of each Python: with one of them something is done, the other one takes part.
@@ -145,13 +141,11 @@ fn values_that_are_nested_deeply_are_an_error() {
 
 #[test]
 fn waits_without_a_limit_are_possible() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let session = pool.acquire_timeout(Duration::MAX).unwrap();
-            session.with_deadline(Duration::MAX, || works(&session));
-            drop(session);
-            pool.close(Duration::MAX).unwrap();
-        }
+    each_pool_alone(2, |pool| {
+        let session = pool.acquire_timeout(Duration::MAX).unwrap();
+        session.with_deadline(Duration::MAX, || works(&session));
+        drop(session);
+        pool.close(Duration::MAX).unwrap();
     });
 }
 
@@ -192,36 +186,32 @@ thread_local! {
 
 #[test]
 fn sessions_may_be_used_in_destructors_of_thread_locals() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let session = pool.acquire_on(0).unwrap();
-            let thread = thread::spawn(move || {
-                AT_EXIT.with(|place| *place.borrow_mut() = Some(AtExit(pool, session)));
-            });
-            thread.join().unwrap();
-        }
+    each_pool_alone(2, |pool| {
+        let session = pool.acquire_on(0).unwrap();
+        let thread = thread::spawn(move || {
+            AT_EXIT.with(|place| *place.borrow_mut() = Some(AtExit(pool, session)));
+        });
+        thread.join().unwrap();
     });
 }
 
 #[test]
 fn a_host_function_may_give_up_its_own_pool() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let session = pool.acquire_on(0).unwrap();
-            let pool = std::sync::Mutex::new(Some(pool));
-            let give_up = session
-                .function("give_up", move |session, _| {
-                    let pool = pool.lock().unwrap().take().unwrap();
-                    pool.resize(1)?;
-                    drop(pool.replace(0)?);
-                    drop(pool);
-                    let own = session.interpreter().clone().close(Duration::ZERO);
-                    assert!(matches!(own, Err(Error::InUse { .. })));
-                    session.none()
-                })
-                .unwrap();
-            give_up.call(()).unwrap();
-            works(&session);
-        }
+    each_pool_alone(2, |pool| {
+        let session = pool.acquire_on(0).unwrap();
+        let pool = std::sync::Mutex::new(Some(pool));
+        let give_up = session
+            .function("give_up", move |session, _| {
+                let pool = pool.lock().unwrap().take().unwrap();
+                pool.resize(1)?;
+                drop(pool.replace(0)?);
+                drop(pool);
+                let own = session.interpreter().clone().close(Duration::ZERO);
+                assert!(matches!(own, Err(Error::InUse { .. })));
+                session.none()
+            })
+            .unwrap();
+        give_up.call(()).unwrap();
+        works(&session);
     });
 }

@@ -5,7 +5,7 @@ mod pythons;
 use hydrozoa::memory::Usage;
 use hydrozoa::{Error, Interpreter, Session, Settled, Unsettled, limits};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::{builders, pools};
+use pythons::{builders, each_pool_alone};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -116,39 +116,34 @@ fn private() -> i64 {
 
 #[test]
 fn a_settled_interpreter_has_a_fraction_of_its_memory_and_goes_on_as_before() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let interpreter = &pool.interpreters()[0];
-            let session = interpreter.session();
-            let program = Program::start(&session);
-            let before = private();
-            let settled = settle(interpreter);
-            let after = private();
-            println!("{}: {settled:?}, {before} -> {after}", pool.python().minor());
-            assert!(settled.written > 20 << 20 && settled.written <= settled.memory + (1 << 20));
-            assert!(settled.anonymous * 20 < settled.memory, "{settled:?}");
-            let lost = before - after;
-            assert!(lost * 10 > settled.written as i64 * 8, "{before} -> {after}, {settled:?}");
+    each_pool_alone(1, |pool| {
+        let interpreter = &pool.interpreters()[0];
+        let session = interpreter.session();
+        let program = Program::start(&session);
+        let before = private();
+        let settled = settle(interpreter);
+        let after = private();
+        println!("{}: {settled:?}, {before} -> {after}", pool.python().minor());
+        assert!(settled.written > 20 << 20 && settled.written <= settled.memory + (1 << 20));
+        assert!(settled.anonymous * 20 < settled.memory, "{settled:?}");
+        let lost = before - after;
+        assert!(lost * 10 > settled.written as i64 * 8, "{before} -> {after}, {settled:?}");
 
-            program.assert_works(77);
-            // A call touches little, and a collection does not touch what is frozen.
-            assert!(program.number("collects", 100) >= 100);
-            let used = private() - after;
-            assert!(used * 5 < lost, "{used} bytes more after {lost} less");
-            for seed in 0..200 {
-                program.assert_works(seed * 37);
-            }
-            assert_eq!(
-                program.call("threads", 5).unwrap().extract::<Vec<i64>>().unwrap(),
-                [5, 6, 7]
-            );
-            // New modules, and new work in the namespaces of old ones.
-            session.run("import wave, csv, html.parser, difflib", "more.py").unwrap();
-            let again = settle(interpreter);
-            println!("again: {again:?}");
-            assert!(again.written < settled.written && again.anonymous * 20 < again.memory);
-            program.assert_works(78);
+        program.assert_works(77);
+        // A call touches little, and a collection does not touch what is frozen.
+        assert!(program.number("collects", 100) >= 100);
+        let used = private() - after;
+        assert!(used * 5 < lost, "{used} bytes more after {lost} less");
+        for seed in 0..200 {
+            program.assert_works(seed * 37);
         }
+        assert_eq!(program.call("threads", 5).unwrap().extract::<Vec<i64>>().unwrap(), [5, 6, 7]);
+        // New modules, and new work in the namespaces of old ones.
+        session.run("import wave, csv, html.parser, difflib", "more.py").unwrap();
+        let again = settle(interpreter);
+        println!("again: {again:?}");
+        assert!(again.written < settled.written && again.anonymous * 20 < again.memory);
+        program.assert_works(78);
     });
 }
 
@@ -164,72 +159,66 @@ fn pages_waited_for() -> i64 {
 
 #[test]
 fn the_end_of_a_settled_interpreter_does_not_wait_for_each_page() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.interpreters()[0].session();
-            session.run(PROGRAM, "program.py").unwrap();
-            drop(session);
-            let settled = pool.interpreters().first().map(settle).unwrap();
-            let (before, since) = (pages_waited_for(), Instant::now());
-            drop(pool);
-            let (waits, pages) = (pages_waited_for() - before, settled.written as i64 >> 12);
-            println!("{waits} waits for {pages} pages, {:?}", since.elapsed());
-            assert!(waits * 8 < pages, "{waits} waits for {pages} pages");
-        }
+    each_pool_alone(1, |pool| {
+        let session = pool.interpreters()[0].session();
+        session.run(PROGRAM, "program.py").unwrap();
+        drop(session);
+        let settled = pool.interpreters().first().map(settle).unwrap();
+        let (before, since) = (pages_waited_for(), Instant::now());
+        drop(pool);
+        let (waits, pages) = (pages_waited_for() - before, settled.written as i64 >> 12);
+        println!("{waits} waits for {pages} pages, {:?}", since.elapsed());
+        assert!(waits * 8 < pages, "{waits} waits for {pages} pages");
     });
 }
 
 #[test]
 fn values_of_the_host_in_cycles_are_dropped_at_the_end_of_a_settled_interpreter() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let value = Arc::new(());
-            let session = pool.acquire().unwrap();
-            let code = "class Node: pass\nnode = Node()\nnode.own = node";
-            let (module, held) = (session.run(code, "node.py").unwrap(), value.clone());
-            let function = session.function("hold", move |session, _| {
-                let _ = &held;
-                session.none()
-            });
-            module.getattr("node").unwrap().setattr("value", function.unwrap()).unwrap();
-            settle(session.interpreter());
-            module.setattr("node", 0).unwrap();
-            session.eval("__import__('gc').collect()").unwrap();
-            assert_eq!(Arc::strong_count(&value), 2, "a frozen cycle was looked at");
-            drop(module);
-            drop(session);
-            drop(pool);
-            assert_eq!(Arc::strong_count(&value), 1);
-        }
+    each_pool_alone(1, |pool| {
+        let value = Arc::new(());
+        let session = pool.acquire().unwrap();
+        let code = "class Node: pass\nnode = Node()\nnode.own = node";
+        let (module, held) = (session.run(code, "node.py").unwrap(), value.clone());
+        let function = session.function("hold", move |session, _| {
+            let _ = &held;
+            session.none()
+        });
+        module.getattr("node").unwrap().setattr("value", function.unwrap()).unwrap();
+        settle(session.interpreter());
+        module.setattr("node", 0).unwrap();
+        session.eval("__import__('gc').collect()").unwrap();
+        assert_eq!(Arc::strong_count(&value), 2, "a frozen cycle was looked at");
+        drop(module);
+        drop(session);
+        drop(pool);
+        assert_eq!(Arc::strong_count(&value), 1);
     });
 }
 
 #[test]
 fn memory_that_a_settled_interpreter_frees_goes_back_and_is_used_again() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let interpreter = &pool.interpreters()[0];
-            let session = interpreter.session();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let interpreter = &pool.interpreters()[0];
+        let session = interpreter.session();
+        let code = "
 import sys
 def fill(): sys.kept = [str(number) * 20 for number in range(300_000)]
 def free(): del sys.kept
 def zeros(): return [bytearray(5000) for _ in range(10_000)] and sum(map(any, [bytearray(5000) for _ in range(10_000)]))
 ";
-            let namespace = session.run(code, "fill.py").unwrap();
-            let call = |name| namespace.getattr(name).unwrap().call(()).unwrap();
-            for _ in 0..3 {
-                call("fill");
-                let full = settle(interpreter);
-                call("free");
-                // New memory has no bytes of the file.
-                assert_eq!(call("zeros").extract::<i64>().unwrap(), 0);
-                let empty = settle(interpreter);
-                assert!(empty.memory * 2 < full.memory, "{full:?} -> {empty:?}");
-            }
-            let (_, bytes) = files();
-            assert!(bytes < 64 << 20, "{bytes}");
+        let namespace = session.run(code, "fill.py").unwrap();
+        let call = |name| namespace.getattr(name).unwrap().call(()).unwrap();
+        for _ in 0..3 {
+            call("fill");
+            let full = settle(interpreter);
+            call("free");
+            // New memory has no bytes of the file.
+            assert_eq!(call("zeros").extract::<i64>().unwrap(), 0);
+            let empty = settle(interpreter);
+            assert!(empty.memory * 2 < full.memory, "{full:?} -> {empty:?}");
         }
+        let (_, bytes) = files();
+        assert!(bytes < 64 << 20, "{bytes}");
     });
 }
 
@@ -318,61 +307,58 @@ fn interpreters_are_settled_between_calls_and_changes_for_many_rounds() {
 
 #[test]
 fn calls_that_begin_meanwhile_wait_and_are_right() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let interpreter = &pool.interpreters()[0];
-            let session = interpreter.session();
-            Program::start(&session);
-            let stop = AtomicBool::new(false);
-            thread::scope(|scope| {
-                for number in 0..2 {
-                    let stop = &stop;
-                    let pool = &pool;
-                    scope.spawn(move || {
-                        let mut seed = number;
-                        let call = |seed| {
-                            // From inside of another interpreter, too.
-                            let outer = pool.acquire_on(1).unwrap();
-                            outer.with_gil(|| {
-                                let session = pool.acquire_on(0).unwrap();
-                                Program::of(&session).assert_works(seed);
-                            });
-                        };
-                        while !stop.load(Ordering::Relaxed) {
-                            call(seed);
-                            // A thread's first call makes a thread state.
-                            thread::scope(|scope| _ = scope.spawn(|| call(seed)));
-                            seed += 2;
-                            thread::sleep(Duration::from_micros(300));
-                        }
-                    });
-                }
-                let (mut done, mut unexpected) = (0, None);
-                let end = Instant::now() + Duration::from_secs(3);
-                while unexpected.is_none() && (Instant::now() < end || done == 0) {
-                    match interpreter.settle(directory()) {
-                        Ok(_) => done += 1,
-                        Err(Error::Settle { reason: Unsettled::Visited { .. }, .. }) => {}
-                        Err(error) => unexpected = Some(error),
+    each_pool_alone(2, |pool| {
+        let interpreter = &pool.interpreters()[0];
+        let session = interpreter.session();
+        Program::start(&session);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for number in 0..2 {
+                let stop = &stop;
+                let pool = &pool;
+                scope.spawn(move || {
+                    let mut seed = number;
+                    let call = |seed| {
+                        // From inside of another interpreter, too.
+                        let outer = pool.acquire_on(1).unwrap();
+                        outer.with_gil(|| {
+                            let session = pool.acquire_on(0).unwrap();
+                            Program::of(&session).assert_works(seed);
+                        });
+                    };
+                    while !stop.load(Ordering::Relaxed) {
+                        call(seed);
+                        // A thread's first call makes a thread state.
+                        thread::scope(|scope| _ = scope.spawn(|| call(seed)));
+                        seed += 2;
+                        thread::sleep(Duration::from_micros(300));
                     }
+                });
+            }
+            let (mut done, mut unexpected) = (0, None);
+            let end = Instant::now() + Duration::from_secs(3);
+            while unexpected.is_none() && (Instant::now() < end || done == 0) {
+                match interpreter.settle(directory()) {
+                    Ok(_) => done += 1,
+                    Err(Error::Settle { reason: Unsettled::Visited { .. }, .. }) => {}
+                    Err(error) => unexpected = Some(error),
                 }
-                stop.store(true, Ordering::Relaxed);
-                assert!(unexpected.is_none(), "{unexpected:?}");
-                println!("settled {done} times among calls");
-            });
-        }
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert!(unexpected.is_none(), "{unexpected:?}");
+            println!("settled {done} times among calls");
+        });
     });
 }
 
 #[test]
 fn a_forked_child_has_what_its_parent_had_and_keeps_it() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let interpreter = &pool.interpreters()[0];
-            let session = interpreter.session();
-            let program = Program::start(&session);
-            settle(interpreter);
-            let code = "
+    each_pool_alone(1, |pool| {
+        let interpreter = &pool.interpreters()[0];
+        let session = interpreter.session();
+        let program = Program::start(&session);
+        settle(interpreter);
+        let code = "
 import os, warnings
 warnings.simplefilter('ignore')
 def fork(check, mutate):
@@ -394,19 +380,18 @@ def wait(child, write):
     os.write(write, b'x')
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 ";
-            let namespace = session.run(code, "fork.py").unwrap();
-            let names = ["check", "mutate"].map(|name| program.namespace.getattr(name).unwrap());
-            let child = namespace.getattr("fork").unwrap().call((&names[0], &names[1])).unwrap();
-            // The parent changes pages and settles them, in files that the child does not have, and in one new one.
-            for seed in 0..20 {
-                program.number("mutate", seed * 4999);
-                settle(interpreter);
-            }
-            let wait = namespace.getattr("wait").unwrap();
-            let ends = [0, 1].map(|index| child.get_item(index).unwrap());
-            assert_eq!(wait.call((&ends[0], &ends[1])).unwrap().extract::<i64>().unwrap(), 0);
-            program.assert_works(9);
+        let namespace = session.run(code, "fork.py").unwrap();
+        let names = ["check", "mutate"].map(|name| program.namespace.getattr(name).unwrap());
+        let child = namespace.getattr("fork").unwrap().call((&names[0], &names[1])).unwrap();
+        // The parent changes pages and settles them, in files that the child does not have, and in one new one.
+        for seed in 0..20 {
+            program.number("mutate", seed * 4999);
+            settle(interpreter);
         }
+        let wait = namespace.getattr("wait").unwrap();
+        let ends = [0, 1].map(|index| child.get_item(index).unwrap());
+        assert_eq!(wait.call((&ends[0], &ends[1])).unwrap().extract::<i64>().unwrap(), 0);
+        program.assert_works(9);
     });
 }
 

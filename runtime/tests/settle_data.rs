@@ -3,8 +3,7 @@
 mod pythons;
 
 use hydrozoa::Interpreter;
-use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::builders;
+use pythons::each_pool_alone;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -52,7 +51,7 @@ fn rights(interpreter: &Interpreter) -> Vec<(&'static str, usize)> {
         .to_vec()
 }
 
-/// What has its state in variables of libpython and of extension modules.
+/// Work with state in variables of libpython and of extension modules.
 const WORK: &str = "
 import ctypes, datetime, decimal, gc, sys, warnings
 state = ctypes.pythonapi, [type(one).__name__ for one in (1, 1.5, 'a', b'', (), [], {}, set(), None)]
@@ -72,37 +71,34 @@ def work(seed):
 
 #[test]
 fn the_data_of_libraries_lies_in_the_file_with_its_rights_until_the_interpreter_ends() {
-    alone(PATIENCE, || {
-        for builder in builders(2) {
-            let pool = builder.build().unwrap();
-            let interpreters = pool.interpreters();
-            let [one, other] = &interpreters[..] else { panic!("two interpreters") };
-            let texts = |interpreter: &Interpreter| {
-                let session = interpreter.session();
-                let work = session.run(WORK, "work.py").unwrap().getattr("work").unwrap();
-                let text = |seed: i64| work.call((seed,)).unwrap().extract::<String>().unwrap();
-                (0..50).map(text).collect::<Vec<_>>()
-            };
-            let expected = texts(other);
-            assert_eq!(texts(one), expected);
-            let (before, rights_before) = (one.memory().unwrap().replicas(), rights(one));
-            for round in 0..3 {
-                one.settle(directory()).unwrap();
-                let after = one.memory().unwrap().replicas();
-                println!("3.{}: {before} -> {after}", pool.python().minor());
-                assert!(after * 2 < before, "round {round}: {before} -> {after}");
-                assert_eq!(rights(one), rights_before, "round {round}");
-                assert_eq!(texts(one), expected, "round {round}");
-            }
-            assert_eq!(texts(other), expected);
-            // Steady work writes to little of it.
-            let used = one.memory().unwrap().replicas();
-            assert!(used * 10 < before * 8, "{before} -> {used}");
-            assert_ne!(settled_mappings(), 0);
-            drop(interpreters);
-            drop(pool);
-            // The places of its libraries wait for another interpreter, and have nothing of the files.
-            assert_eq!(settled_mappings(), 0);
+    each_pool_alone(2, |pool| {
+        let interpreters = pool.interpreters();
+        let [one, other] = &interpreters[..] else { panic!("two interpreters") };
+        let texts = |interpreter: &Interpreter| {
+            let session = interpreter.session();
+            let work = session.run(WORK, "work.py").unwrap().getattr("work").unwrap();
+            let text = |seed: i64| work.call((seed,)).unwrap().extract::<String>().unwrap();
+            (0..50).map(text).collect::<Vec<_>>()
+        };
+        let expected = texts(other);
+        assert_eq!(texts(one), expected);
+        let (before, rights_before) = (one.memory().unwrap().replicas(), rights(one));
+        for round in 0..3 {
+            one.settle(directory()).unwrap();
+            let after = one.memory().unwrap().replicas();
+            println!("3.{}: {before} -> {after}", pool.python().minor());
+            assert!(after * 2 < before, "round {round}: {before} -> {after}");
+            assert_eq!(rights(one), rights_before, "round {round}");
+            assert_eq!(texts(one), expected, "round {round}");
         }
+        assert_eq!(texts(other), expected);
+        // Steady work writes to little of it.
+        let used = one.memory().unwrap().replicas();
+        assert!(used * 10 < before * 8, "{before} -> {used}");
+        assert_ne!(settled_mappings(), 0);
+        drop(interpreters);
+        drop(pool);
+        // The places of its libraries wait for another interpreter, and have nothing of the files.
+        assert_eq!(settled_mappings(), 0);
     });
 }

@@ -7,7 +7,7 @@ use hydrozoa::{Error, Pool, Session};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::Workshop;
 use hydrozoa_testkit::process::in_child;
-use pythons::pools;
+use pythons::{each_pool_alone, pools};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn install(signal: c_int, handler: extern "C" fn(c_int)) {
     }
 }
 
-/// What the process does on each signal: the handler, its flags and its mask.
+/// The process's action on each signal: the handler, its flags and its mask.
 fn dispositions() -> Vec<(c_int, usize, c_int, u64)> {
     let of = |signal| {
         // SAFETY: zero is a value of every field; the place is valid, and the mask's first word has the signals.
@@ -78,6 +78,8 @@ fn is_untouched(pool: Pool, work: &str) {
 #[test]
 fn handlers_stay_whatever_python_imports_and_when_a_pool_ends() {
     alone(PATIENCE, || {
+        // The first interpreter of a process brings the handler of reports of crashes, which stays.
+        drop(pools(1).next());
         let none = dispositions();
         pools(1).for_each(|pool| is_untouched(pool, IMPORTS));
         assert_eq!(dispositions(), none);
@@ -94,50 +96,46 @@ fn handlers_stay_whatever_python_imports_and_when_a_pool_ends() {
 
 #[test]
 fn a_handler_that_is_installed_beside_an_interpreter_stays_when_that_ends() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            // The table of Python's module is filled before the application has a handler.
-            pool.acquire().unwrap().run("import signal, asyncio, faulthandler", "early").unwrap();
-            pool.acquire()
-                .unwrap()
-                .run("faulthandler = __import__('faulthandler'); faulthandler.enable()", "enable")
-                .unwrap();
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGSEGV, libc::SIGFPE] {
-                install(signal, other_handler);
-            }
-            let installed = dispositions();
-            drop(pool);
-            let kept = |signal: c_int| {
-                let find = |all: &[(c_int, usize, c_int, u64)]| {
-                    all.iter().find(|one| one.0 == signal).copied()
-                };
-                assert_eq!(find(&dispositions()), find(&installed), "signal {signal}");
-            };
-            [libc::SIGINT, libc::SIGTERM, libc::SIGSEGV, libc::SIGFPE].into_iter().for_each(kept);
+    each_pool_alone(1, |pool| {
+        // The table of Python's module is filled before the application has a handler.
+        pool.acquire().unwrap().run("import signal, asyncio, faulthandler", "early").unwrap();
+        pool.acquire()
+            .unwrap()
+            .run("faulthandler = __import__('faulthandler'); faulthandler.enable()", "enable")
+            .unwrap();
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGSEGV, libc::SIGFPE] {
+            install(signal, other_handler);
         }
+        let installed = dispositions();
+        drop(pool);
+        let kept = |signal: c_int| {
+            let find = |all: &[(c_int, usize, c_int, u64)]| {
+                all.iter().find(|one| one.0 == signal).copied()
+            };
+            assert_eq!(find(&dispositions()), find(&installed), "signal {signal}");
+        };
+        [libc::SIGINT, libc::SIGTERM, libc::SIGSEGV, libc::SIGFPE].into_iter().for_each(kept);
     });
 }
 
 #[test]
 fn faulthandler_that_is_asked_for_is_there_until_its_interpreter_ends() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let before = dispositions();
-            let session = pool.acquire().unwrap();
-            session
-                .run("import faulthandler, signal\nfaulthandler.enable()\nfaulthandler.register(signal.SIGUSR2)", "ask")
-                .unwrap();
-            let during = dispositions();
-            for signal in [libc::SIGSEGV, libc::SIGABRT, libc::SIGUSR2] {
-                let of = |all: &[(c_int, usize, c_int, u64)]| {
-                    all.iter().find(|one| one.0 == signal).map(|one| one.1)
-                };
-                assert_ne!(of(&during), of(&before), "signal {signal}");
-            }
-            drop(session);
-            drop(pool);
-            assert_eq!(dispositions(), before);
+    each_pool_alone(1, |pool| {
+        let before = dispositions();
+        let session = pool.acquire().unwrap();
+        session
+            .run("import faulthandler, signal\nfaulthandler.enable()\nfaulthandler.register(signal.SIGUSR2)", "ask")
+            .unwrap();
+        let during = dispositions();
+        for signal in [libc::SIGSEGV, libc::SIGABRT, libc::SIGUSR2] {
+            let of = |all: &[(c_int, usize, c_int, u64)]| {
+                all.iter().find(|one| one.0 == signal).map(|one| one.1)
+            };
+            assert_ne!(of(&during), of(&before), "signal {signal}");
         }
+        drop(session);
+        drop(pool);
+        assert_eq!(dispositions(), before);
     });
 }
 
@@ -283,37 +281,34 @@ fn signals_that_a_program_waits_for_reach_its_wait() {
 
 #[test]
 fn an_interpreter_s_own_thread_ends_it_with_the_mask_of_who_drops_it() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let file = tempfile::NamedTempFile::new().unwrap();
-            let code = format!(
-                "import atexit, signal\n\
+    each_pool_alone(1, |pool| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let code = format!(
+            "import atexit, signal\n\
                  atexit.register(lambda: open({:?}, 'w').write(repr(sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))))",
-                file.path()
-            );
-            pool.acquire().unwrap().run(&code, "mask").unwrap();
-            let dropping = thread::spawn(move || {
-                // SAFETY: the set is initialized.
-                unsafe {
-                    let mut set = mem::zeroed();
-                    libc::sigemptyset(&mut set);
-                    libc::sigaddset(&mut set, libc::SIGUSR2);
-                    libc::pthread_sigmask(libc::SIG_SETMASK, &set, ptr::null_mut());
-                }
-                drop(pool);
-            });
-            dropping.join().unwrap();
-            assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "[12]");
-        }
+            file.path()
+        );
+        pool.acquire().unwrap().run(&code, "mask").unwrap();
+        let dropping = thread::spawn(move || {
+            // SAFETY: the set is initialized.
+            unsafe {
+                let mut set = mem::zeroed();
+                libc::sigemptyset(&mut set);
+                libc::sigaddset(&mut set, libc::SIGUSR2);
+                libc::pthread_sigmask(libc::SIG_SETMASK, &set, ptr::null_mut());
+            }
+            drop(pool);
+        });
+        dropping.join().unwrap();
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "[12]");
     });
 }
 
 #[test]
 fn threads_that_python_starts_have_the_mask_of_the_thread_that_starts_them() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let code = "
 import signal, threading
 own = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 seen = []
@@ -323,8 +318,7 @@ thread.join()
 signal.pthread_sigmask(signal.SIG_SETMASK, own)
 assert seen == [own | {signal.SIGUSR1}], (seen, own)
 ";
-            session.run(code, "threads").unwrap();
-        }
+        session.run(code, "threads").unwrap();
     });
 }
 
@@ -435,36 +429,20 @@ fn stacks_are_read_where_the_application_handles_the_last_signals() {
 }
 
 #[test]
-fn stacks_are_read_though_another_takes_the_last_signal_meanwhile() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            // As the loader does while it initializes thread-local data of threads that run.
-            let take = session.function("take", |session, _| {
-                install(libc::SIGRTMAX(), handler);
-                session.object_from(&())
-            });
-            let code = "import builtins
-stock = builtins.__import__
-def hooked(name, *rest):
-    if name == 'faulthandler':
-        take()
-    return stock(name, *rest)";
-            let namespace = session.run(code, "hook.py").unwrap();
-            namespace.setattr("take", take.unwrap()).unwrap();
-            let builtins = namespace.getattr("builtins").unwrap();
-            builtins.setattr("__import__", namespace.getattr("hooked").unwrap()).unwrap();
-            let _handle = session.interrupt_handle();
-            let look = session.function("look", |session, _| {
-                let stacks = session.interpreter().stacks()?;
-                session.object_from(&stacks)
-            });
-            let stacks: String = look.unwrap().call(()).unwrap().extract().unwrap();
-            assert!(stacks.contains("most recent call first"), "{stacks:?}");
-            let own = |found: &(c_int, usize, c_int, u64)| found.1 == handler as *const () as usize;
-            assert!(dispositions().iter().any(own), "the program's handler is gone");
-            // SAFETY: the default action.
-            unsafe { libc::signal(libc::SIGRTMAX(), libc::SIG_DFL) };
-        }
+fn stacks_are_read_though_another_takes_the_last_signal_later() {
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        // As the loader does while it initializes thread-local data of threads that run.
+        install(libc::SIGRTMAX(), handler);
+        let look = session.function("look", |session, _| {
+            let stacks = session.interpreter().stacks()?;
+            session.object_from(&stacks)
+        });
+        let stacks: String = look.unwrap().call(()).unwrap().extract().unwrap();
+        assert!(stacks.contains("most recent call first"), "{stacks:?}");
+        let own = |found: &(c_int, usize, c_int, u64)| found.1 == handler as *const () as usize;
+        assert!(dispositions().iter().any(own), "the program's handler is gone");
+        // SAFETY: the default action.
+        unsafe { libc::signal(libc::SIGRTMAX(), libc::SIG_DFL) };
     });
 }

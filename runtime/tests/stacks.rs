@@ -200,7 +200,7 @@ fn recursion_through_host_functions_ends_in_an_error() {
     });
 }
 
-/// What a thread has that code may change for it.
+/// The settings of a thread that code may change.
 #[derive(Debug, PartialEq)]
 struct Own {
     signal_stack: (usize, usize, c_int),
@@ -300,7 +300,7 @@ fn a_thread_gets_back_what_code_of_an_interpreter_has_changed_of_it() {
                 }
                 let _handle = session.interrupt_handle();
                 assert_eq!(Own::now(), before);
-                // What lies between is one visit.
+                // Everything inside is one visit.
                 session.with_gil(|| {
                     session.run(&format!("{tools}assert own.by_prctl() == 0"), "outer").unwrap();
                     let during = Own::now();
@@ -314,13 +314,17 @@ fn a_thread_gets_back_what_code_of_an_interpreter_has_changed_of_it() {
                 assert_eq!(Own::now(), before);
             };
             thread::scope(|scope| scope.spawn(test).join().unwrap());
-            // And on a thread that has no stack for signals.
+            // And on a thread that has no stack for signals, and got one at its first entry.
             let bare = || {
                 // SAFETY: zero is a value of every field, and the thread's own stack is put back before it ends.
                 unsafe {
                     let mut own: libc::stack_t = mem::zeroed();
                     let none = libc::stack_t { ss_flags: libc::SS_DISABLE, ..own };
                     libc::sigaltstack(&none, &mut own);
+                    for index in [0, 1] {
+                        pool.acquire_on(index).unwrap().interpreter().drain();
+                    }
+                    assert_ne!(Own::now().signal_stack.1, 0);
                     test();
                     libc::sigaltstack(&own, ptr::null_mut());
                 }

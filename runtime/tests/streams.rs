@@ -9,7 +9,7 @@ use std::io::{self, Cursor, Write};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
-/// What was written, and how often it was flushed.
+/// The bytes written, and the number of flushes.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -120,7 +120,7 @@ fn an_error_and_a_panic_of_a_writer_are_os_errors_and_the_interpreter_goes_on() 
                 let error = session.eval("print('x')").unwrap_err().to_string();
                 assert!(error.starts_with("OSError") && error.contains(expected), "{error}");
                 assert_eq!(session.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
-                // What could not be written is not tried again at the end.
+                // Text that could not be written is not tried again at the end.
                 session
                     .run("import sys\nsys.stdout = None\nsys.__stdout__ = None", "off.py")
                     .unwrap();

@@ -1,4 +1,4 @@
-//! What the libraries of a directory cost a further interpreter, on every Python of the machine.
+//! The cost of a directory's libraries for a further interpreter, on every Python of the machine.
 
 mod pythons;
 
@@ -50,6 +50,8 @@ fn library<'a>(survey: &'a Survey, name: &str) -> &'a Surveyed {
     survey.libraries.iter().find(named).unwrap_or_else(|| panic!("{name}: {survey:?}"))
 }
 
+// The rule for a BLAS is an adapter's.
+#[cfg(feature = "adapters")]
 #[test]
 fn a_survey_tells_the_class_and_cost_of_each_library_and_the_most_costly_first() {
     let shop = Workshop::new("survey");
@@ -109,7 +111,7 @@ fn a_file_that_is_no_library_is_named_and_the_others_go_on() {
     fs::write(things.join("empty.so.1"), "").unwrap();
     fs::write(things.join("notes.so.txt"), "no library").unwrap();
     symlink("nowhere.so", things.join("dangling.so")).unwrap();
-    // Further names of a file are no further libraries, and a link upwards is not followed.
+    // Further names of a file do not count as libraries, and a link upwards is not followed.
     symlink("module.so", things.join("again.so")).unwrap();
     symlink("..", things.join("up")).unwrap();
     for survey in survey_of(&[site], &LibraryRules::new()) {

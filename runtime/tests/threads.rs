@@ -8,7 +8,7 @@ use hydrozoa::movable::shared_memory;
 use hydrozoa::{Error, Interpreter, Movable, Object, Pool, Tensor, ToPython};
 use hydrozoa_testkit::alone::alone;
 use hydrozoa_testkit::process::in_child;
-use pythons::pools;
+use pythons::{each_pool_alone, pools};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,34 +37,31 @@ fn visitor(pool: &Pool) -> (mpsc::Sender<()>, JoinHandle<()>) {
 
 #[test]
 fn a_thread_that_used_an_interpreter_ends_while_its_gil_is_held() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let (leave, thread) = visitor(&pool);
-            session.with_gil(|| {
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let (leave, thread) = visitor(&pool);
+        session.with_gil(|| {
+            drop(leave);
+            thread.join().unwrap();
+        });
+        let thread = Mutex::new(Some(visitor(&pool)));
+        let join = session
+            .function("join", move |session, _| {
+                let (leave, thread) = thread.lock().unwrap().take().unwrap();
                 drop(leave);
                 thread.join().unwrap();
-            });
-            let thread = Mutex::new(Some(visitor(&pool)));
-            let join = session
-                .function("join", move |session, _| {
-                    let (leave, thread) = thread.lock().unwrap().take().unwrap();
-                    drop(leave);
-                    thread.join().unwrap();
-                    session.none()
-                })
-                .unwrap();
-            join.call(()).unwrap();
-        }
+                session.none()
+            })
+            .unwrap();
+        join.call(()).unwrap();
     });
 }
 
 #[test]
 fn who_frees_the_state_of_another_thread_keeps_its_own() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let code = "
 import threading, weakref
 local = threading.local()
 class Kept: pass
@@ -72,37 +69,35 @@ def keep():
     local.kept = Kept()
     return weakref.ref(local.kept)
 ";
-            let keep = session.run(code, "keep.py").unwrap().getattr("keep").unwrap();
-            let own = keep.call(()).unwrap();
-            for _ in 0..20 {
-                let theirs = thread::scope(|scope| {
-                    let threads: Vec<_> =
-                        (0..3).map(|_| scope.spawn(|| keep.call(()).unwrap())).collect();
-                    threads.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
-                });
-                let deadline = Instant::now() + Duration::from_secs(10);
-                while theirs.iter().any(|one| !one.call(()).unwrap().is_none()) {
-                    assert!(Instant::now() < deadline, "a state still exists");
-                }
-                assert!(!own.call(()).unwrap().is_none(), "this thread has lost its state");
+        let keep = session.run(code, "keep.py").unwrap().getattr("keep").unwrap();
+        let own = keep.call(()).unwrap();
+        for _ in 0..20 {
+            let theirs = thread::scope(|scope| {
+                let threads: Vec<_> =
+                    (0..3).map(|_| scope.spawn(|| keep.call(()).unwrap())).collect();
+                threads.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+            });
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while theirs.iter().any(|one| !one.call(()).unwrap().is_none()) {
+                assert!(Instant::now() < deadline, "a state still exists");
             }
+            assert!(!own.call(()).unwrap().is_none(), "this thread has lost its state");
         }
     });
 }
 
 #[test]
 fn a_forked_child_frees_no_state_of_a_thread_that_it_does_not_have() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let enter = pool.clone();
-            let function = session
-                .function("enter", move |session, _| {
-                    enter.acquire().unwrap().eval("[0] * 1000").unwrap();
-                    session.none()
-                })
-                .unwrap();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let enter = pool.clone();
+        let function = session
+            .function("enter", move |session, _| {
+                enter.acquire().unwrap().eval("[0] * 1000").unwrap();
+                session.none()
+            })
+            .unwrap();
+        let code = "
 import os, threading, warnings
 def fork(enter):
     warnings.simplefilter('ignore')
@@ -112,16 +107,15 @@ def fork(enter):
         os._exit(7)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 ";
-            let fork = session.run(code, "fork.py").unwrap().getattr("fork").unwrap();
-            for _ in 0..10 {
-                session.with_gil(|| {
-                    let (leave, thread) = visitor_outside(&pool, &session);
-                    drop(leave);
-                    thread.join().unwrap();
-                    let status: i64 = fork.call((&function,)).unwrap().extract().unwrap();
-                    assert_eq!(status, 7);
-                });
-            }
+        let fork = session.run(code, "fork.py").unwrap().getattr("fork").unwrap();
+        for _ in 0..10 {
+            session.with_gil(|| {
+                let (leave, thread) = visitor_outside(&pool, &session);
+                drop(leave);
+                thread.join().unwrap();
+                let status: i64 = fork.call((&function,)).unwrap().extract().unwrap();
+                assert_eq!(status, 7);
+            });
         }
     });
 }
@@ -190,122 +184,115 @@ fn visitor_outside(pool: &Pool, session: &hydrozoa::Session) -> (mpsc::Sender<()
 
 #[test]
 fn a_host_function_lets_go_of_the_gil_to_wait() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let session = pool.acquire_on(0).unwrap();
-            let other = pool.clone();
-            let wait = session
-                .function("wait", move |session, arguments| {
-                    let list = arguments.get(0).unwrap();
-                    let pool = other.clone();
-                    // The thread needs both interpreters, and the object that this one holds.
-                    let append = list.getattr("append")?;
-                    let append = &append;
-                    session.without_gil(|| {
-                        thread::scope(|scope| {
-                            scope.spawn(|| append.call((1,)).unwrap()).join().unwrap();
-                            let visit = |index| pool.acquire_on(index).unwrap().eval("2").is_ok();
-                            assert!(scope.spawn(move || visit(0) && visit(1)).join().unwrap());
-                        });
-                        // The GIL is taken again inside, and released again inside that.
-                        session.with_gil(|| {
-                            append.call((2,)).unwrap();
-                            session.without_gil(|| {
-                                thread::scope(|scope| {
-                                    scope.spawn(|| append.call((3,)).unwrap());
-                                });
-                            });
-                            append.call((4,)).unwrap();
-                        });
-                        pool.acquire_on(1).unwrap().eval("5").unwrap();
-                        append.call((5,)).unwrap();
+    each_pool_alone(2, |pool| {
+        let session = pool.acquire_on(0).unwrap();
+        let other = pool.clone();
+        let wait = session
+            .function("wait", move |session, arguments| {
+                let list = arguments.get(0).unwrap();
+                let pool = other.clone();
+                // The thread needs both interpreters, and the object that this one holds.
+                let append = list.getattr("append")?;
+                let append = &append;
+                session.without_gil(|| {
+                    thread::scope(|scope| {
+                        scope.spawn(|| append.call((1,)).unwrap()).join().unwrap();
+                        let visit = |index| pool.acquire_on(index).unwrap().eval("2").is_ok();
+                        assert!(scope.spawn(move || visit(0) && visit(1)).join().unwrap());
                     });
-                    let panicked = catch_unwind(AssertUnwindSafe(|| {
-                        session.without_gil(|| panic!("on purpose"));
-                    }));
-                    assert!(panicked.is_err());
-                    append.call((6,))
-                })
-                .unwrap();
-            let list = session.eval("[]").unwrap();
-            wait.call((&list,)).unwrap();
-            assert_eq!(list.extract::<Vec<i64>>().unwrap(), [1, 2, 3, 4, 5, 6]);
-            // A thread that holds no GIL has none to release.
-            assert_eq!(session.without_gil(|| list.len().unwrap()), 6);
-        }
+                    // The GIL is taken again inside, and released again inside that.
+                    session.with_gil(|| {
+                        append.call((2,)).unwrap();
+                        session.without_gil(|| {
+                            thread::scope(|scope| {
+                                scope.spawn(|| append.call((3,)).unwrap());
+                            });
+                        });
+                        append.call((4,)).unwrap();
+                    });
+                    pool.acquire_on(1).unwrap().eval("5").unwrap();
+                    append.call((5,)).unwrap();
+                });
+                let panicked = catch_unwind(AssertUnwindSafe(|| {
+                    session.without_gil(|| panic!("on purpose"));
+                }));
+                assert!(panicked.is_err());
+                append.call((6,))
+            })
+            .unwrap();
+        let list = session.eval("[]").unwrap();
+        wait.call((&list,)).unwrap();
+        assert_eq!(list.extract::<Vec<i64>>().unwrap(), [1, 2, 3, 4, 5, 6]);
+        // A thread that holds no GIL has none to release.
+        assert_eq!(session.without_gil(|| list.len().unwrap()), 6);
     });
 }
 
 #[test]
 fn a_session_of_one_interpreter_lets_go_of_the_gil_of_another() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let (inner, outer) = (pool.acquire_on(0).unwrap(), pool.acquire_on(1).unwrap());
-            outer.with_gil(|| {
-                inner.without_gil(|| {
-                    let pool = pool.clone();
-                    let visit = move || pool.acquire_on(1).unwrap().eval("1").is_ok();
-                    assert!(thread::spawn(visit).join().unwrap());
-                });
+    each_pool_alone(2, |pool| {
+        let (inner, outer) = (pool.acquire_on(0).unwrap(), pool.acquire_on(1).unwrap());
+        outer.with_gil(|| {
+            inner.without_gil(|| {
+                let pool = pool.clone();
+                let visit = move || pool.acquire_on(1).unwrap().eval("1").is_ok();
+                assert!(thread::spawn(visit).join().unwrap());
             });
-        }
+        });
     });
 }
 
 #[test]
 fn the_last_handle_dropped_by_a_call_on_a_thread_of_python_ends_the_interpreter() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let ended = ends(&session);
-            let (inside, wait) = mpsc::channel();
-            let (leave, stay) = mpsc::channel::<()>();
-            let stay = Mutex::new(stay);
-            let call = session
-                .function("call", move |session, _| {
-                    inside.send(()).unwrap();
-                    // Under the GIL. No other thread needs it.
-                    let _ = stay.lock().unwrap().recv();
-                    session.none()
-                })
-                .unwrap();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let ended = ends(&session);
+        let (inside, wait) = mpsc::channel();
+        let (leave, stay) = mpsc::channel::<()>();
+        let stay = Mutex::new(stay);
+        let call = session
+            .function("call", move |session, _| {
+                inside.send(()).unwrap();
+                // Under the GIL. No other thread needs it.
+                let _ = stay.lock().unwrap().recv();
+                session.none()
+            })
+            .unwrap();
+        let code = "
 import threading
 # Later: the call holds the GIL that this thread needs to return.
 def begin(call): threading.Timer(0.2, call).start()
 ";
-            let begin = session.run(code, "begin.py").unwrap().getattr("begin").unwrap();
-            begin.call((&call,)).unwrap();
-            wait.recv().unwrap();
-            drop((begin, call));
-            drop((session, pool));
-            assert_eq!(ended.load(Ordering::SeqCst), 0);
-            drop(leave);
-            assert_ends(&ended);
-        }
+        let begin = session.run(code, "begin.py").unwrap().getattr("begin").unwrap();
+        begin.call((&call,)).unwrap();
+        wait.recv().unwrap();
+        drop((begin, call));
+        drop((session, pool));
+        assert_eq!(ended.load(Ordering::SeqCst), 0);
+        drop(leave);
+        assert_ends(&ended);
     });
 }
 
 #[test]
 fn the_last_handle_dropped_with_a_function_on_a_thread_of_python_ends_the_interpreter() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let ended = ends(&session);
-            let (leave, stay) = mpsc::channel::<()>();
-            let stay = Mutex::new(stay);
-            let wait = session
-                .function("wait", move |session, _| {
-                    let _ = session.without_gil(|| stay.lock().unwrap().recv());
-                    session.none()
-                })
-                .unwrap();
-            // The thread's end drops the function, and that drops the handle.
-            let handle = session.interpreter().clone();
-            let last = session
-                .function("last", move |session, _| session.object_from(&handle.index()))
-                .unwrap();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let ended = ends(&session);
+        let (leave, stay) = mpsc::channel::<()>();
+        let stay = Mutex::new(stay);
+        let wait = session
+            .function("wait", move |session, _| {
+                let _ = session.without_gil(|| stay.lock().unwrap().recv());
+                session.none()
+            })
+            .unwrap();
+        // The thread's end drops the function, and that drops the handle.
+        let handle = session.interpreter().clone();
+        let last = session
+            .function("last", move |session, _| session.object_from(&handle.index()))
+            .unwrap();
+        let code = "
 import threading
 def begin(wait, last):
     functions = [last]
@@ -314,15 +301,14 @@ def begin(wait, last):
         functions.clear()
     threading.Thread(target=run).start()
 ";
-            let begin = session.run(code, "begin.py").unwrap().getattr("begin").unwrap();
-            // Under the GIL, so that the next thread to enter has nothing left to do.
-            session.with_gil(|| begin.call((wait, last)).map(drop)).unwrap();
-            drop(begin);
-            drop((session, pool));
-            assert_eq!(ended.load(Ordering::SeqCst), 0);
-            drop(leave);
-            assert_ends(&ended);
-        }
+        let begin = session.run(code, "begin.py").unwrap().getattr("begin").unwrap();
+        // Under the GIL, so that the next thread to enter has nothing left to do.
+        session.with_gil(|| begin.call((wait, last)).map(drop)).unwrap();
+        drop(begin);
+        drop((session, pool));
+        assert_eq!(ended.load(Ordering::SeqCst), 0);
+        drop(leave);
+        assert_ends(&ended);
     });
 }
 
@@ -416,11 +402,10 @@ def begin(lent):
 
 #[test]
 fn what_needs_no_torch_is_moved_while_a_thread_imports_torch() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let session = pool.acquire_on(0).unwrap();
-            // As other threads see these modules before their import has come to its end.
-            let code = "
+    each_pool_alone(2, |pool| {
+        let session = pool.acquire_on(0).unwrap();
+        // As other threads see these modules before their import has come to its end.
+        let code = "
 import sys, types
 for name in 'numpy', 'torch', 'torch.jit', 'torch.storage':
     sys.modules[name] = types.ModuleType(name)
@@ -428,22 +413,20 @@ torch = sys.modules['torch']
 torch.storage = sys.modules['torch.storage']
 torch.UntypedStorage = torch.storage.TypedStorage = type('Storage', (), {})
 ";
-            session.run(code, "part.py").unwrap();
-            let object = session.eval("[1, {'two': b'three'}]").unwrap();
-            let movable = session.create_movable(&object).unwrap();
-            let other = pool.acquire_on(1).unwrap();
-            assert_eq!(movable.to_object(&other).unwrap().repr().unwrap(), object.repr().unwrap());
-            let tensor = Tensor::from_vec(vec![1_u8, 2], &[2]).unwrap().to_python(&session);
-            tensor.unwrap().getattr("__dlpack__").unwrap();
-        }
+        session.run(code, "part.py").unwrap();
+        let object = session.eval("[1, {'two': b'three'}]").unwrap();
+        let movable = session.create_movable(&object).unwrap();
+        let other = pool.acquire_on(1).unwrap();
+        assert_eq!(movable.to_object(&other).unwrap().repr().unwrap(), object.repr().unwrap());
+        let tensor = Tensor::from_vec(vec![1_u8, 2], &[2]).unwrap().to_python(&session);
+        tensor.unwrap().getattr("__dlpack__").unwrap();
     });
 }
 
 #[test]
 fn movables_that_need_each_other_on_two_threads_are_refused() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let code = "
+    each_pool_alone(2, |pool| {
+        let code = "
 import time
 def make(number): return Needing(number)
 class Needing:
@@ -453,54 +436,53 @@ class Needing:
         hook(1 - number)
     def __reduce__(self): return make, (self.number,)
 ";
-            pool.register_module("needing", code).unwrap();
-            let movables = Arc::new(Mutex::new(Vec::new()));
-            for index in 0..2 {
-                let session = pool.acquire_on(index).unwrap();
-                let movables = movables.clone();
-                let hook = session
-                    .function("hook", move |session, arguments| {
-                        let other: Option<Movable> = {
-                            let movables: &Vec<Movable> = &movables.lock().unwrap();
-                            movables.get(arguments.extract::<usize>(0)?).cloned()
-                        };
-                        match other {
-                            Some(other) => other.to_object(session),
-                            None => session.none(),
-                        }
+        pool.register_module("needing", code).unwrap();
+        let movables = Arc::new(Mutex::new(Vec::new()));
+        for index in 0..2 {
+            let session = pool.acquire_on(index).unwrap();
+            let movables = movables.clone();
+            let hook = session
+                .function("hook", move |session, arguments| {
+                    let other: Option<Movable> = {
+                        let movables: &Vec<Movable> = &movables.lock().unwrap();
+                        movables.get(arguments.extract::<usize>(0)?).cloned()
+                    };
+                    match other {
+                        Some(other) => other.to_object(session),
+                        None => session.none(),
+                    }
+                })
+                .unwrap();
+            session.import("needing").unwrap().setattr("hook", &hook).unwrap();
+        }
+        let session = pool.acquire_on(0).unwrap();
+        let made: Vec<Movable> = (0..2)
+            .map(|number: usize| {
+                let needing = session.import("needing").unwrap();
+                let object = needing.getattr("Needing").unwrap().call((number,)).unwrap();
+                object.setattr("number", number).unwrap();
+                session.create_movable(&object).unwrap()
+            })
+            .collect();
+        *movables.lock().unwrap() = made.clone();
+        let errors: Vec<String> = thread::scope(|scope| {
+            let threads: Vec<_> = made
+                .iter()
+                .map(|movable| {
+                    let pool = &pool;
+                    scope.spawn(move || {
+                        let session = pool.acquire_on(1).unwrap();
+                        movable.to_object(&session).unwrap_err().to_string()
                     })
-                    .unwrap();
-                session.import("needing").unwrap().setattr("hook", &hook).unwrap();
-            }
-            let session = pool.acquire_on(0).unwrap();
-            let made: Vec<Movable> = (0..2)
-                .map(|number: usize| {
-                    let needing = session.import("needing").unwrap();
-                    let object = needing.getattr("Needing").unwrap().call((number,)).unwrap();
-                    object.setattr("number", number).unwrap();
-                    session.create_movable(&object).unwrap()
                 })
                 .collect();
-            *movables.lock().unwrap() = made.clone();
-            let errors: Vec<String> = thread::scope(|scope| {
-                let threads: Vec<_> = made
-                    .iter()
-                    .map(|movable| {
-                        let pool = &pool;
-                        scope.spawn(move || {
-                            let session = pool.acquire_on(1).unwrap();
-                            movable.to_object(&session).unwrap_err().to_string()
-                        })
-                    })
-                    .collect();
-                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-            });
-            for error in errors {
-                assert_eq!(error, "RecursionError: a movable is needed to load itself");
-            }
-            // The functions keep the movables, and those keep the pool.
-            movables.lock().unwrap().clear();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for error in errors {
+            assert_eq!(error, "RecursionError: a movable is needed to load itself");
         }
+        // The functions keep the movables, and those keep the pool.
+        movables.lock().unwrap().clear();
     });
 }
 
@@ -525,25 +507,21 @@ fn the_destructor_of_a_thread_local_may_call_with_a_deadline() {
     thread_local! {
         static AT_END: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
     }
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let (tell, told) = mpsc::channel();
-            let ending = pool.clone();
-            thread::spawn(move || {
-                // The destructors of what is used first run last.
-                AT_END.set(Some(AtEnd(ending.clone(), tell)));
-                let session = ending.acquire().unwrap();
-                session
-                    .with_deadline(Duration::from_secs(50), || session.eval("1").map(drop))
-                    .unwrap();
-            })
-            .join()
-            .unwrap();
-            let told: Vec<_> = told.iter().collect();
-            assert_eq!(told[0], Ok(2));
-            assert!(told[1].as_ref().is_err_and(|text| text.contains("deadline")), "{told:?}");
-            assert!(told[2].as_ref().is_err_and(|text| text.contains("session")), "{told:?}");
-        }
+    each_pool_alone(1, |pool| {
+        let (tell, told) = mpsc::channel();
+        let ending = pool.clone();
+        thread::spawn(move || {
+            // The destructors of what is used first run last.
+            AT_END.set(Some(AtEnd(ending.clone(), tell)));
+            let session = ending.acquire().unwrap();
+            session.with_deadline(Duration::from_secs(50), || session.eval("1").map(drop)).unwrap();
+        })
+        .join()
+        .unwrap();
+        let told: Vec<_> = told.iter().collect();
+        assert_eq!(told[0], Ok(2));
+        assert!(told[1].as_ref().is_err_and(|text| text.contains("deadline")), "{told:?}");
+        assert!(told[2].as_ref().is_err_and(|text| text.contains("session")), "{told:?}");
     });
 }
 

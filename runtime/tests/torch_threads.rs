@@ -155,8 +155,15 @@ fn handlers_of_signals_stay_when_torch_is_imported() {
                 }
             })
         };
-        let before: Vec<usize> = handlers().collect();
+        let first: Vec<usize> = handlers().collect();
         let pool = Pool::builder().venv(venv()).interpreters(1).build().unwrap();
+        // Reports of crashes take the place of default actions, and of Rust's.
+        let before: Vec<usize> = handlers().collect();
+        let replaced = (1..=64).zip(first.iter().zip(&before)).filter(|(_, (one, now))| one != now);
+        let replaced: Vec<_> = replaced.map(|(signal, _)| signal).collect();
+        let crashes =
+            [libc::SIGILL, libc::SIGABRT, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV, libc::SIGSYS];
+        assert_eq!(replaced, crashes, "a start has replaced other handlers");
         let imports = "import torch, torch.utils.data, torch.multiprocessing, asyncio, signal";
         pool.acquire().unwrap().run(imports, "imports").unwrap();
         assert!(handlers().eq(before.iter().copied()), "an import has changed them");

@@ -1,4 +1,4 @@
-//! What the compiler must refuse.
+//! Programs that the compiler must refuse.
 
 #[test]
 fn handles_cannot_outlive_their_session() {

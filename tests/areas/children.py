@@ -1,4 +1,4 @@
-"""What child processes of the areas run. multiprocessing's `spawn` imports it by its name."""
+"""Functions for the areas' child processes. multiprocessing's `spawn` imports this module by name."""
 
 import torch
 import torch.distributed as dist
@@ -30,7 +30,7 @@ def perceptron():
 
 
 def collectives(rank, path):
-    """One of two ranks. Returns what it received."""
+    """One of two ranks. Returns the values it received."""
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     try:
         total = torch.arange(6.0) * (rank + 1)

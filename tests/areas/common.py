@@ -1,4 +1,4 @@
-"""What the pieces of work in tests/areas/work have in common. Import it before torch."""
+"""Code shared by the pieces of work in tests/areas/work. Import it before torch."""
 
 import atexit
 import os

@@ -1,4 +1,4 @@
-/* What the driver of the cases offers under glibc; under the loader each domain has its own. */
+/* The case driver's functions under glibc; under the loader each domain has its own. */
 #include <unistd.h>
 
 void case_write(const char *text, unsigned long length)

@@ -12,7 +12,7 @@ import torch
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One model, and what it takes to package it. Whatever no pattern names is denied."""
+    """One model, and how to package it. Modules that no pattern names are denied."""
 
     name: str
     title: str
@@ -166,8 +166,8 @@ MODELS = (
         "BERT",
         "transformers 5.20.2, BERT base",
         bert,
-        # What a call needs. All else is mocked, as `hydrozoa package build` proposes for an object like this one: what a mock
-        # replaces, and what only that imports, is not loaded by any interpreter.
+        # The modules that a call needs. All others are mocked, as `hydrozoa package build` proposes for an object like this one:
+        # no interpreter loads mocked modules, or modules that only these import.
         intern=(
             "transformers",
             "transformers._typing",
@@ -231,8 +231,8 @@ MODELS = (
                 ("generation_config_class: type[GenerationConfig] = GenerationConfig", "generation_config_class = None"),
                 ("import collections\nimport copy", "from __future__ import annotations\nimport collections\nimport copy"),
             ],
-            # torch._dynamo is imported for a branch that BERT never takes, and for whoever compiles the model. It is 63 MB of
-            # the 80 MB that the package would cost each interpreter; no mock can stand for a part of what is external.
+            # torch._dynamo is imported for a branch that BERT never takes, and for users who compile the model. It is 63 MB of
+            # the 80 MB that the package would cost each interpreter; no mock can replace a part of an external package.
             "transformers.masking_utils": [
                 ("from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex\n", ""),
                 (

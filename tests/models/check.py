@@ -43,12 +43,12 @@ def call(model, arguments):
 
 
 def not_a_number(value):
-    """How many elements of a result say nothing: infinite, or not a number. What says nothing would agree with anything."""
+    """How many elements of a result are infinite or not a number. Such elements would agree with anything."""
     return sum(int((~torch.isfinite(t)).sum()) for _, t in leaves(value) if t.is_floating_point())
 
 
 def difference(expected, got):
-    """What differs between two results in words: the first place, and the largest distance of all numbers."""
+    """Describes how two results differ: the first place, and the largest distance of all numbers."""
     worst, parts = 0.0, []
     for (path, before), (other, after) in zip(_decode(expected), _decode(got), strict=False):
         if path != other:

@@ -45,7 +45,7 @@ class Three(torch.nn.Module):
 
 
 def script(entry, folder):
-    """Why there is no module, or None."""
+    """Why the module is missing, or None."""
     if entry.draws:
         return "it draws random numbers"
     torch.set_num_threads(1)

@@ -38,7 +38,7 @@ from _hydrozoa import movable, package  # noqa: E402
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 
-# What torch.package's exporter writes for mocked modules.
+# Written by torch.package's exporter for mocked modules.
 MOCKED = (
     "from _mock import MockedObject\n"
     "def __getattr__(attr: str):\n"
@@ -261,7 +261,7 @@ class Imports(Case):
         a = importer.import_module("a")
         with self.assertRaisesRegex(NotImplementedError, "thing.*mocked"):
             a.use()
-        # What unittest does to every module.
+        # unittest does this to every module.
         for module in list(sys.modules.values()):
             if getattr(module, "__warningregistry__", None):
                 module.__warningregistry__ = {}
@@ -501,7 +501,7 @@ class Movables(Case):
 
 @unittest.skipUnless(HAS_TORCH, "torch is not installed")
 class StockArchives(Case):
-    """What stock torch.package exports, against what stock torch.package loads."""
+    """Stock torch.package exports archives, and results are compared with stock torch.package's loads."""
 
     def export(self, save, extern=("torch.**", "numpy.**", "sys", "io")):
         from torch.package import PackageExporter

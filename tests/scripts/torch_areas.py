@@ -1,4 +1,4 @@
-"""What a torch program does, area by area, with bit-exact expectations.
+"""A torch program, area by area, with bit-exact expectations.
 
     torch_areas.py --record FILE    plain python: writes the digests of every result
     torch_areas.py --expect FILE    a copy: every result must have the recorded digest
@@ -203,7 +203,7 @@ def area_functional(results):
 # --- operators written in Python --------------------------------------------------------------------------------------
 
 RAN_HERE = []
-"""What this interpreter's Python kernels did: another interpreter's run does not show here."""
+"""Calls of this interpreter's Python kernels: another interpreter's run does not show here."""
 
 
 @torch.library.custom_op("hydrozoa_areas::scale_by_copy", mutates_args=())

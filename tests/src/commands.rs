@@ -21,7 +21,7 @@ pub fn clean(mut command: Command) -> Command {
 ///
 /// # Errors
 ///
-/// There is no environment.
+/// The environment is missing.
 pub fn plain_python() -> Result<Command> {
     Ok(clean(Command::new(place::venv()?.join("bin/python"))))
 }
@@ -30,7 +30,7 @@ pub fn plain_python() -> Result<Command> {
 ///
 /// # Errors
 ///
-/// There is no environment or no command.
+/// The environment or the command is missing.
 pub fn hydrozoa(copies: usize) -> Result<Command> {
     let mut command = clean(Command::new(place::command()?));
     command.arg("python").arg("--venv").arg(place::venv()?);
@@ -38,14 +38,14 @@ pub fn hydrozoa(copies: usize) -> Result<Command> {
     Ok(command)
 }
 
-/// What it printed, and its errors.
+/// Its output and errors.
 pub fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr]
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
         .concat()
 }
 
-/// Runs a command and returns what it printed.
+/// Runs a command and returns its output.
 ///
 /// # Errors
 ///

@@ -7,10 +7,15 @@ pub mod mappings;
 pub mod place;
 pub mod survivors;
 
-/// Runs the first example of the README, and compiles the others.
+/// Runs the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// Compiles the examples that follow it.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/start.md")]
+pub struct Start;
 
 /// Compiles the example of the guide to packages.
 #[cfg(doctest)]

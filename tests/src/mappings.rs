@@ -86,7 +86,7 @@ fn header(line: &str) -> Option<Mapping> {
 ///
 /// # Errors
 ///
-/// The file cannot be read, or is no ELF file.
+/// The file cannot be read, or is not an ELF file.
 pub fn read_only_ranges(path: &Path) -> Result<Vec<Range<u64>>> {
     let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     let elf = Elf::parse(&bytes).with_context(|| format!("parsing {}", path.display()))?;

@@ -37,7 +37,7 @@ pub fn command() -> Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// The variable is no number.
+/// The variable is not a number.
 pub fn repetitions() -> Result<usize> {
     env::var("HYDROZOA_TEST_REPETITIONS")
         .map_or(Ok(20), |text| text.parse().context("HYDROZOA_TEST_REPETITIONS"))

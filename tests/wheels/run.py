@@ -1,4 +1,4 @@
-"""Runs one piece of work, a file of tests/wheels/work or tests/areas/work, for several rounds and writes what it computed.
+"""Runs one piece of work, a file of tests/wheels/work or tests/areas/work, for several rounds and writes its results.
 
     run.py FILE --rounds N --folder DIR [--copies K] [--packages NAME...]
 
@@ -25,7 +25,7 @@ COPY = int(os.environ.get("HYDROZOA_COPY", "0"))
 
 
 def feed(hasher, value):
-    """Adds a value to a digest. It refuses what has no bytes of its own, so that no address is compared."""
+    """Adds a value to a digest. It refuses values without bytes of their own, so that no address is compared."""
     kind = type(value).__name__
     if value is None or isinstance(value, (bool, int)):
         data = repr(value).encode()
@@ -87,11 +87,11 @@ def meet(folder, copies, number):
 
 def rounds(arguments, report):
     path = arguments.file
-    # What pieces of work have in common lies beside their folder.
+    # Code shared by pieces of work lies beside their folder.
     sys.path.insert(0, str(path.parent.parent))
     spec = importlib.util.spec_from_file_location(f"work_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
-    # What a class names in its annotations is looked up in its module.
+    # Names in a class's annotations are looked up in its module.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     for number in range(arguments.rounds):
@@ -117,7 +117,7 @@ def main():
     if arguments.faults:
         faulthandler.enable(all_threads=False)
     if arguments.seconds:
-        # What hangs says where, before the time limit ends it.
+        # A hanging run reports where, before the time limit ends it.
         faulthandler.dump_traceback_later(arguments.seconds)
     report = {"rounds": [], "error": None, "versions": {}}
     try:

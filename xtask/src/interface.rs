@@ -1,7 +1,7 @@
 //! `cargo xtask interface`: the public interfaces as lists, one line for each item.
 //!
 //! The lists are in docs/interface. A change of an interface is a change of its list, so a reader of the change sees it,
-//! and nobody makes one without knowing. Before 1.0 a release may break users only with a new minor version
+//! and nobody makes one unknowingly. Before 1.0 a release may break users only with a new minor version
 //! (CONTRIBUTING.md), so a line that the last release had and this tree has not needs one.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ const CRATES: [(&str, &str); 5] = [
     ("hydrozoa", "anyhow,async,chrono,half,ndarray,num-complex,serde"),
     ("hydrozoa-loader", ""),
     ("hydrozoa-measure", ""),
-    ("hydrozoa-serve", ""),
+    ("hydrozoa-models", ""),
     ("hydrozoa-server", ""),
 ];
 
@@ -110,7 +110,7 @@ fn file(name: &str) -> PathBuf {
     workspace::root().join(format!("docs/interface/{name}.txt"))
 }
 
-/// What a user of the crate may name, in the order of the modules.
+/// The items that a user of the crate may name, in the order of the modules.
 fn list(name: &str, features: &str) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let mut command = workspace::cargo();

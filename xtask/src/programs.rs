@@ -1,7 +1,7 @@
 //! The test programs and the libraries of the workspace, built by one command.
 //!
-//! cargo chooses the features of dependencies by the packages that a command names. A command for a part of the workspace
-//! would build the runtime, and what stands on it, once more.
+//! cargo chooses the features of dependencies by the packages that a command names. A command for a part of the workspace would
+//! build the runtime, and its dependents, once more.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::workspace;
 pub struct Program {
     /// The folder of its package in the checkout.
     pub package: PathBuf,
-    /// What cargo calls the target: a library, a binary or a file of tests.
+    /// Cargo's name for the target: a library, a binary or a file of tests.
     pub name: String,
     /// `lib`, `bin` or `test`, or another word of cargo's for a library.
     pub kind: String,
@@ -33,7 +33,7 @@ impl Program {
     }
 }
 
-/// What the build has made.
+/// The programs that the build has made.
 #[derive(Clone, Debug)]
 pub struct Programs {
     all: Vec<Program>,
@@ -41,16 +41,17 @@ pub struct Programs {
     pub command: PathBuf,
     /// The comparison of `benches`, and its client of servers.
     pub compare: PathBuf,
-    pub load: PathBuf,
-    /// Where cargo puts what it has built.
+    /// The laboratories.
+    pub lab: PathBuf,
+    /// Where cargo puts its builds.
     pub folder: PathBuf,
 }
 
 impl Programs {
-    /// Builds everything that the tests of all packages need.
+    /// Builds all requirements of all packages' tests.
     pub fn build() -> Result<Self> {
         let output = workspace::cargo()
-            .args(["build", "--workspace", "--lib", "--examples", "--tests"])
+            .args(["build", "--workspace", "--lib", "--examples", "--tests", "--bin", "lab"])
             .arg("--message-format=json-render-diagnostics")
             .stderr(Stdio::inherit())
             .output()
@@ -64,7 +65,7 @@ impl Programs {
         Self::found(workspace::root(), &messages)
     }
 
-    /// What cargo's messages name.
+    /// The programs named by cargo's messages.
     fn found(root: &Path, messages: &[Value]) -> Result<Self> {
         let mut all = Vec::new();
         let mut binaries = BTreeMap::new();
@@ -88,9 +89,12 @@ impl Programs {
         let mut binary = |name: &str| {
             binaries.remove(name).with_context(|| format!("cargo named no program {name}"))
         };
-        let (command, compare, load) = (binary("hydrozoa")?, binary("compare")?, binary("load")?);
+        let (command, compare) = (binary("hydrozoa")?, binary("compare")?);
+        // Laboratories find it beside the others.
+        binary("load")?;
+        let lab = binary("lab")?;
         let folder = command.parent().context("a file lies in a folder")?.to_owned();
-        Ok(Self { all, command, compare, load, folder })
+        Ok(Self { all, command, compare, lab, folder })
     }
 
     /// The programs for which `wanted` says yes, in the order of their packages.
@@ -158,18 +162,19 @@ mod tests {
             message("cli", ("bin", "hydrozoa"), false),
             message("benches", ("bin", "compare"), false),
             message("benches", ("bin", "load"), false),
+            message("xtask/lab", ("bin", "lab"), false),
             message("loader", ("example", "counters"), false),
             serde_json::json!({ "reason": "compiler-artifact", "executable": null }),
         ];
         let found = Programs::found(Path::new("/checkout"), &messages).unwrap();
         assert_eq!(found.command, Path::new("/target/debug/hydrozoa"));
         assert_eq!(found.compare, Path::new("/target/debug/compare"));
-        assert_eq!(found.load, Path::new("/target/debug/load"));
+        assert_eq!(found.lab, Path::new("/target/debug/lab"));
         assert_eq!(found.folder, Path::new("/target/debug"));
         let names: Vec<_> = found.all.iter().map(|one| (&one.kind[..], &one.name[..])).collect();
         assert_eq!(names, [("bin", "hydrozoa"), ("test", "limits")]);
         assert_eq!(found.named(&[("server", "limits")]).unwrap().0.len(), 1);
         assert!(found.named(&[("server", "limits"), ("serve", "models")]).is_err());
-        assert!(Programs::found(Path::new("/checkout"), &messages[..4]).is_err());
+        assert!(Programs::found(Path::new("/checkout"), &messages[..5]).is_err());
     }
 }

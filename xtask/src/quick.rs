@@ -5,8 +5,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::libtest::counted;
 use crate::linker::cases;
-use crate::steps::{Outcome, Steps};
-use crate::suite::{self, check};
+use crate::steps::{Outcome, Steps, check};
+use crate::suite;
 use crate::{tools, workspace};
 
 /// Test programs of the runtime that need the virtual environment with torch, or cargo features. If another program
@@ -54,8 +54,9 @@ pub fn add(steps: &mut Steps) {
             "hydrozoa-tests",
             "hydrozoa-benches",
             "hydrozoa-capi",
-            "hydrozoa-serve",
+            "hydrozoa-models",
             "hydrozoa-server",
+            "hydrozoa-triton",
         ];
         let excluded = names.iter().flat_map(|name| ["--exclude", name]);
         let arguments: Vec<&str> = ["--workspace", "--lib", "--bins", "--tests"]
@@ -66,7 +67,9 @@ pub fn add(steps: &mut Steps) {
         cargo_test(&arguments)
     });
     steps.run("unit tests of the server", || {
-        cargo_test(&["--package", "hydrozoa-serve", "--package", "hydrozoa-server", "--lib"])
+        let packages = ["hydrozoa-models", "hydrozoa-server", "hydrozoa-triton"];
+        let packages = packages.map(|name| ["--package", name]);
+        cargo_test(&[packages.as_flattened(), &["--lib"]].concat())
     });
     steps.run("unit and integration tests of the runtime without torch", || {
         let programs = without_torch()?;

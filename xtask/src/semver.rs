@@ -10,7 +10,7 @@ use crate::workspace;
 /// The crates with an interface for users. `hydrozoa-payload` is only for `hydrozoa`, and the tool
 /// does not read macros.
 const CRATES: [&str; 5] =
-    ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure", "hydrozoa-serve", "hydrozoa-server"];
+    ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure", "hydrozoa-models", "hydrozoa-server"];
 
 /// Compares the interfaces with those of the last tag.
 pub fn run() -> Result<()> {
@@ -52,7 +52,7 @@ pub fn last_release() -> Result<Option<String>> {
 /// new minor one.
 pub fn may_break(tag: &str) -> Result<bool> {
     let before = Version::parse(tag.trim_start_matches('v'))
-        .with_context(|| format!("the tag {tag} is no version"))?;
+        .with_context(|| format!("the tag {tag} is not a version"))?;
     Ok(breaks(&before, &Version::parse(env!("CARGO_PKG_VERSION"))?))
 }
 

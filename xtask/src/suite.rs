@@ -13,10 +13,9 @@ use crate::linker::{cases, random};
 use crate::programs::{Program, Programs};
 use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
-use crate::steps::{Count, Outcome, Steps};
+use crate::steps::{Count, Outcome, Steps, check};
 use crate::{
-    beside_pyo3, cache, demo, gpu, interface, large, lock, newcomer, package, quick, serve, tools,
-    triton, wheel, workloads, workspace,
+    beside_pyo3, cache, compare, interface, lab, lock, package, quick, tools, wheel, workspace,
 };
 
 /// Options of `cargo xtask test`.
@@ -24,12 +23,12 @@ use crate::{
 pub struct Arguments {
     #[command(flatten)]
     environment: environment::Arguments,
-    /// Only what needs no torch, in a few minutes: for work in progress
+    /// Only the tests that need no torch, in a few minutes: for work in progress
     #[arg(long, conflicts_with_all = ["repetitions", "python", "full"])]
     quick: bool,
-    /// Also what takes long and depends little on a change: the packages of crates.io, `panic = "abort"`, PyO3's programs, lints
-    /// of cargo features, Python's own package on each CPython, all tests on the CPython whose turn it is, and what
-    /// measures built as it is released
+    /// Also steps that take long and depend little on a change: the packages of crates.io, `panic = "abort"`, PyO3's programs,
+    /// lints of cargo features, Python's own package on each CPython, all tests on the CPython whose turn it is, and release
+    /// builds of the programs that measure
     #[arg(long)]
     full: bool,
     /// How often the programs in several copies are run, on each of two CPythons; 20 before a release
@@ -41,7 +40,7 @@ pub struct Arguments {
 /// minutes.
 const ONCE: usize = 1;
 
-/// Parts of the names of tests that do not run there but with `--full`: they compile C++ or run for a minute, and what they
+/// Parts of the names of tests that run there only with `--full`: they compile C++ or run for a minute, and what they
 /// test (libraries in packages, memory of devices, reports of builds, places of torch, the command) is the same code on each
 /// version.
 const LONG: [&str; 6] =
@@ -83,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if !lock::of(python.minor).has_torch() {
         return without_torch(&python, &pythons);
     }
-    // Whoever names a Python wants that one.
+    // A named Python is the only one used.
     let turn = wanted.is_none().then(|| pythons.turn(python.minor, pythons::today())).flatten();
     all(arguments, &python, &pythons, turn.as_ref())
 }
@@ -149,7 +148,7 @@ fn all(
     let mut place = None;
     if let Some(((environment, numpy), programs)) = prepared.as_ref().zip(programs) {
         steps.run("models, C++ extension", || {
-            place = Some(Place::prepare(environment, numpy, programs, arguments)?);
+            place = Some(Requirements::prepare(environment, numpy, programs, arguments)?);
             Ok(Count::one(true))
         });
     }
@@ -169,7 +168,7 @@ fn all(
     }
     if arguments.full {
         steps.run("published crates compile from their archives alone", package::run);
-        steps.run("the README, followed in an empty root", || newcomer::run(&Default::default()));
+        steps.run("the README, followed in an empty root", || check(&mut lab::command("newcomer")));
     }
     println!("\n{words}");
     if !steps.summary() {
@@ -179,11 +178,11 @@ fn all(
 }
 
 /// The tests of the crates, and what stands on them.
-fn with_place(steps: &mut Steps, place: &Place<'_>, turn: Option<&Python>) {
+fn with_place(steps: &mut Steps, place: &Requirements<'_>, turn: Option<&Python>) {
     let (programs, variables) = (place.programs.clone(), place.variables());
     let memory = steps.begin(MEMORY, move || lone(&programs, &variables?));
     steps.run("unit and integration tests of the crates", || {
-        let others = ["tests", "capi"].map(Path::new);
+        let others = ["tests", "doors/c"].map(Path::new);
         let crates = |program: &Program| {
             !others.contains(&program.package.as_path())
                 && !LONE.iter().chain([&QUIET]).any(|name| program.is("runtime", name))
@@ -218,47 +217,50 @@ fn with_place(steps: &mut Steps, place: &Place<'_>, turn: Option<&Python>) {
     steps.join(programs);
 }
 
-/// The steps that run one process for many seconds: a server of others, and what may happen at random.
-fn long_processes(steps: &mut Steps, place: &Place<'_>) {
-    steps.run("models in a real Triton, by the backend", || {
-        let (python, venv) = (place.environment.base(), place.environment.root());
-        triton::short(python, venv, Some(&place.programs.folder))
-    });
+/// The steps that run one process for many seconds: another project's server, and random operations.
+fn long_processes(steps: &mut Steps, place: &Requirements<'_>) {
+    steps.run("models in a real Triton, by the backend", || check(&mut place.short("triton")));
     steps.run("hydrozoa serve at twice what it can do, 20 seconds", || {
-        let programs = (&*place.programs.command, &*place.programs.load);
-        serve::short(programs, place.environment, serve::SHORT)
+        check(&mut place.short("serve"))
     });
     steps.run("movables raced by 16 threads, 15 seconds", || {
-        check(&mut large::race_command(&place.compare, place.environment, 15.0))
+        check(place.role("race").args(["--minutes", "0.25"]))
     });
     steps.run("random operations of the public interface by 8 threads, 30 seconds", || {
-        check(&mut large::stress_command(&place.compare, place.environment.root(), 30.0))
+        check(place.role("stress").args(["--minutes", "0.5"]))
     });
 }
 
-/// The steps that measure.
-fn measured(steps: &mut Steps, place: &Place<'_>) {
+/// The steps that measure. The long ones want a quiet machine.
+fn measured(steps: &mut Steps, place: &Requirements<'_>) {
     steps.run("two interpreters on two processors", || {
         place.programs.named(&[("runtime", QUIET)])?.run(&[], |command| place.name(command))
     });
+    steps.run("work with JSON and struct by all contenders, in short form", || {
+        let options = "--only documents,records --seconds 0.1 --rounds 2";
+        let mut command = compare::workloads(&place.compare, place.environment)?;
+        check(command.args(options.split(' ')))
+    });
+    if !place.full {
+        return;
+    }
     steps.run("weights of BERT-base: time, memory, a second process", || {
-        check(&mut large::weights_command(&place.compare, place.environment, 3)?)
+        check(compare::weights(&place.compare, place.environment)?.args(["--rounds", "3"]))
     });
     steps.run("comparison on a GPU, rehearsed in main memory", || {
-        check(&mut gpu::rehearsal(&place.compare, place.environment))
-    });
-    steps.run("work with JSON and struct by all contenders, in short form", || {
-        check(&mut workloads::short(&place.compare, place.environment)?)
+        // On the smallest models: whether it works, not how fast.
+        let options = "--device cpu --counts 1,2 --seconds 0.5 --layers 1 --replacements 2";
+        check(place.role("gpu").args(options.split(' ')))
     });
     steps.run("demo in short form, with the promised speed", || {
-        let mut command = demo::comparison(&place.compare, place.environment, &place.models);
+        let mut command = compare::comparison(&place.compare, place.environment, &place.models);
         command.args(["--seconds", "0.5", "--rounds", "5", "--counts", "1,2", "--require-speed"]);
         check(&mut command)
     });
 }
 
 /// The steps on other versions of CPython than the suite's.
-fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, turn: Option<&Python>) {
+fn others(steps: &mut Steps, place: &Requirements<'_>, pythons: &Pythons, turn: Option<&Python>) {
     let own = place.environment.base().minor;
     for other in pythons.all().iter().filter(|other| other.minor != own) {
         steps.run(&format!("conformance without torch on CPython 3.{}", other.minor), || {
@@ -269,10 +271,10 @@ fn others(steps: &mut Steps, place: &Place<'_>, pythons: &Pythons, turn: Option<
         let minor = turn.minor;
         steps.run(&format!("conformance on one more CPython, by the day: 3.{minor}"), || {
             let environment = place.environment.further(turn.clone())?;
-            let place = Place {
+            let place = Requirements {
                 environment: &environment,
                 clients: place.clients.clone(),
-                models: demo::export(&environment)?,
+                models: compare::export(&environment)?,
                 programs: place.programs.clone(),
                 compare: place.compare.clone(),
                 extension: place.extension.clone(),
@@ -314,8 +316,8 @@ fn all_pythons(numpy: &[Environment]) -> Result<OsString> {
 /// The environment variables of the tests.
 type Variables = [(&'static str, OsString); 9];
 
-/// What the tests need.
-struct Place<'a> {
+/// The tests' requirements.
+struct Requirements<'a> {
     environment: &'a Environment,
     clients: PathBuf,
     numpy: &'a [Environment],
@@ -327,7 +329,7 @@ struct Place<'a> {
     full: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Requirements<'a> {
     fn prepare(
         environment: &'a Environment,
         numpy: &'a [Environment],
@@ -344,7 +346,7 @@ impl<'a> Place<'a> {
                 false => programs.compare.clone(),
             },
             programs,
-            models: demo::export(environment)?,
+            models: compare::export(environment)?,
             extension: extension(environment)?,
             repetitions: arguments.repetitions,
             full: arguments.full,
@@ -361,6 +363,19 @@ impl<'a> Place<'a> {
     fn name(&self, command: &mut Command) -> Result<()> {
         command.envs(self.variables()?);
         Ok(())
+    }
+
+    /// The command line of a role of `compare`.
+    fn role(&self, name: &str) -> Command {
+        compare::role(&self.compare, name, self.environment.root())
+    }
+
+    /// The short form of a laboratory, by programs that are built.
+    fn short(&self, laboratory: &str) -> Command {
+        let mut command = Command::new(&self.programs.lab);
+        command.arg(laboratory).arg("--short").arg("--built").arg(&self.programs.folder);
+        command.arg("--python").arg(&self.environment.base().executable);
+        command
     }
 
     fn variables(&self) -> Result<Variables> {
@@ -389,9 +404,10 @@ fn lone(programs: &Programs, variables: &Variables) -> Result<Outcome> {
 }
 
 /// The features are off by default. They are built together, against the environment's libtorch.
-fn features(place: &Place<'_>) -> Result<Outcome> {
+fn features(place: &Requirements<'_>) -> Result<Outcome> {
     let feature = ["--package", "hydrozoa", "--all-features"];
-    let tests = ["tch", "features", "anyhow", "asynchronous"].map(|name| ["--test", name]);
+    // `asynchronous` runs among the tests of the crates.
+    let tests = ["tch", "features", "anyhow"].map(|name| ["--test", name]);
     let mut outcome = Outcome::default();
     if place.full {
         let mut clippy = workspace::cargo();
@@ -408,7 +424,7 @@ fn features(place: &Place<'_>) -> Result<Outcome> {
 /// The tests of the C interface, with numpy from the environment at `root`, and those of the Python package over it.
 fn c_interface(root: &Path, numpy: &[PathBuf], programs: &Programs) -> Result<Outcome> {
     tools::install(&tools::C_INTERFACE)?;
-    let own = |program: &Program| program.package == Path::new("capi");
+    let own = |program: &Program| program.package == Path::new("doors/c");
     let mut outcome = programs.select(own).run(&[], |command| {
         command.env("HYDROZOA_TEST_VENV", root).env("OMP_NUM_THREADS", "1");
         command.env("HYDROZOA_TEST_BUILT", &programs.folder);
@@ -419,7 +435,7 @@ fn c_interface(root: &Path, numpy: &[PathBuf], programs: &Programs) -> Result<Ou
 }
 
 /// Cargo's test profile ignores `panic`, so the check needs a program.
-fn aborting(place: &Place<'_>) -> Result<Outcome> {
+fn aborting(place: &Requirements<'_>) -> Result<Outcome> {
     let mut command = workspace::cargo();
     command.args(["run", "--quiet", "--profile", "aborting", "--package", "hydrozoa-tests"]);
     command.args(["--bin", "aborting", "--"]).arg(place.environment.root());
@@ -446,16 +462,4 @@ fn extension(environment: &Environment) -> Result<PathBuf> {
     let path = text.lines().last().context("build.py prints the library's path")?;
     ensure!(Path::new(path).exists(), "{path} was not built");
     Ok(PathBuf::from(path))
-}
-
-/// A command that is one check.
-pub fn check(command: &mut Command) -> Result<Outcome> {
-    let status = command.status().with_context(|| format!("starting {command:?}"))?;
-    let mut outcome = Outcome::from(Count::one(status.success()));
-    if !status.success() {
-        let words = std::iter::once(command.get_program()).chain(command.get_args());
-        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-        outcome.failures.push(format!("{}: {status}", words.join(" ")));
-    }
-    Ok(outcome)
 }

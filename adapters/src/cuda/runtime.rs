@@ -1,17 +1,17 @@
-//! CUDA's runtimes: the functions behind those that are answered here.
+//! CUDA's runtimes: the functions behind the replacements.
 //!
 //! A process may have several runtimes, such as the libcudart.so.12 and .13 of two environments. A call goes on to the one that
 //! the calling library would have been bound to.
 
-use hydrozoa_loader::{Domain, DomainId, Leaf, Located};
+use hydrozoa_loader::{Domain, DomainId, LeafLock, Located};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The answer of a function for which there is no definition: `cudaErrorSymbolNotFound`.
+/// The answer of a function that nothing defines: `cudaErrorSymbolNotFound`.
 pub(super) const NOT_FOUND: usize = 500;
 
-/// The functions by whose address a runtime is known, the first that it has.
+/// The functions whose address identifies a runtime: the first of them that it defines.
 const KNOWN_BY: [&str; 2] = ["__cudaRegisterFatBinary", "cudaMalloc"];
 
 /// A runtime, by a number of its own.
@@ -22,8 +22,8 @@ pub(super) struct Runtime {
     pub(super) is_shared: bool,
 }
 
-/// Those that are known: the address by which, and whether it exists once.
-static RUNTIMES: Leaf<Vec<(usize, bool)>> = Leaf::new(Vec::new());
+/// The known runtimes: each one's identifying address, and whether it exists once.
+static RUNTIMES: LeafLock<Vec<(usize, bool)>> = LeafLock::new(Vec::new());
 
 impl Runtime {
     /// The one in which `definition` finds functions.
@@ -54,7 +54,7 @@ impl Runtime {
     }
 }
 
-/// For so many runtimes, addresses are kept.
+/// The number of runtimes whose addresses are kept.
 const KEPT: usize = 4;
 
 /// A function of each runtime.
@@ -70,7 +70,7 @@ impl Function {
         Self { name, found: [const { AtomicUsize::new(0) }; KEPT] }
     }
 
-    /// Its address in `runtime`, which `definition` finds where it is not known.
+    /// Its address in `runtime`. `definition` finds it if it is not known yet.
     #[inline]
     pub(super) fn address(
         &self,
@@ -96,6 +96,11 @@ impl Function {
             let definition = |name: &str| replica.definition(name);
             return self.address(Runtime::of(definition)?, definition);
         }
+        self.of_current()
+    }
+
+    /// Its address in the runtime of the calling thread's interpreter.
+    pub(super) fn of_current(&self) -> Option<usize> {
         self.address(Runtime::current()?, |name| Domain::current()?.definition(name))
     }
 }

@@ -1,29 +1,29 @@
 //! The title of the process, as `setproctitle` (PyPI, 1.3.8) sets it in a command.
 //!
 //! It looks for the arguments of the python command in front of the environment's strings, where execve(2) puts them, moves the
-//! environment away and writes its titles there (its src/spt_setup.c and spt_status.c). A command finds nothing there: the
-//! arguments are the application's. Several would write titles, and move the environment, in one place. So its library gets a
-//! place with the command's arguments and room behind them. It gives each title to prctl(2), too, for the thread's name. Then the
-//! title is written over the application's arguments, where other processes read it: the last of all commands counts.
+//! environment away and writes its titles there (its src/spt_setup.c and spt_status.c). A command does not find its arguments
+//! there: they are the application's. Several commands would write titles, and move the environment, in one place. So each
+//! command's library gets a place with the command's arguments and room behind them. The library also passes each title to
+//! prctl(2), for the thread's name. That call writes it over the application's arguments for other processes: the last counts.
 //!
-//! In an interpreter of a pool the library would find the application's arguments, and leave it an environment in the memory of
-//! the interpreter. There it finds nothing.
+//! In a pool's interpreter the library would find the application's arguments, and leave the application an environment in the
+//! interpreter's memory. So there it finds an empty environment.
 
 use crate::{Answer, Interpreter};
-use hydrozoa_loader::{Interposition, Leaf};
+use hydrozoa_loader::{Interposition, LeafLock};
 use std::ffi::{CStr, OsString, c_char, c_int, c_ulong, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::{env, fs, ptr};
 
-/// How many bytes a title may have beside those of the arguments. The environment's strings are as many elsewhere.
+/// The bytes that a title may take beyond the arguments. Elsewhere it may take as many as the environment's strings.
 const ROOM: usize = 4096;
 
 /// A function with the arguments of prctl(2).
 pub type Prctl = unsafe extern "C" fn(c_int, c_ulong, c_ulong, c_ulong, c_ulong) -> c_int;
 
-/// What is answered in the library of the interpreter's version of Python.
+/// The answers for the library built for the interpreter's version of Python.
 pub(crate) fn answers(interpreter: &Interpreter<'_>) -> Vec<Answer> {
     let (minor, machine) = (interpreter.minor, env::consts::ARCH);
     let of_library = |(symbol, interposition)| {
@@ -44,13 +44,13 @@ fn nowhere() -> (&'static str, Interposition) {
     ("environ", unsafe { Interposition::function(ENVIRON.as_ptr().cast()) })
 }
 
-/// Where a command's library writes titles, and what answers prctl(2) otherwise.
-struct Place {
+/// The place where a command's library writes titles, and the function that its prctl(2) calls go on to.
+struct TitleSpace {
     titles: *const u8,
     prctl: Prctl,
 }
 
-/// A place with the words of a command, which stays as long as the process.
+/// A place with the words of a command. It lives as long as the process.
 fn place_of_command(words: &[OsString], prctl: Prctl) -> [(&'static str, Interposition); 2] {
     let words = words.iter().map(|word| word.as_bytes());
     let mut place: Vec<u8> = words.flat_map(|word| [word, b"\0"].concat()).collect();
@@ -58,7 +58,7 @@ fn place_of_command(words: &[OsString], prctl: Prctl) -> [(&'static str, Interpo
     place.resize(end + ROOM, b' ');
     place.push(0);
     let titles: *mut u8 = place.leak().as_mut_ptr();
-    let place: *const Place = Box::leak(Box::new(Place { titles, prctl }));
+    let place: *const TitleSpace = Box::leak(Box::new(TitleSpace { titles, prctl }));
     let strings = Box::leak(Box::new([titles.wrapping_add(end), ptr::null_mut()]));
     let environ: *mut *mut *mut u8 = Box::leak(Box::new(strings.as_mut_ptr()));
     // SAFETY: a variable of the type of `environ`, which is never freed. The function takes the arguments of prctl(2), as the one
@@ -74,7 +74,7 @@ fn place_of_command(words: &[OsString], prctl: Prctl) -> [(&'static str, Interpo
     }
 }
 
-/// `prctl`, which is also told the name of a thread: that is no title, and lies elsewhere.
+/// `prctl`. The library also passes it a thread's name, which lies elsewhere and is not a title.
 ///
 /// # Safety
 ///
@@ -88,7 +88,7 @@ unsafe extern "C" fn answer(
     place: usize,
 ) -> c_int {
     // SAFETY: the context that it was interposed with, which is never freed.
-    let place: &Place = unsafe { &*ptr::with_exposed_provenance(place) };
+    let place: &TitleSpace = unsafe { &*ptr::with_exposed_provenance(place) };
     if option == libc::PR_SET_NAME && first as usize == place.titles.addr() {
         // SAFETY: the library has just written its title there, with a NUL.
         show(unsafe { CStr::from_ptr(place.titles.cast::<c_char>()) });
@@ -97,17 +97,17 @@ unsafe extern "C" fn answer(
     unsafe { (place.prctl)(option, first, second, third, fourth) }
 }
 
-/// Writes a title over the process's arguments, as much of it as has room.
+/// Writes a title over the process's arguments, as much of it as fits.
 fn show(title: &CStr) {
     static ARGUMENTS: OnceLock<Option<&[AtomicU8]>> = OnceLock::new();
-    static TURN: Leaf<()> = Leaf::new(());
+    static TURN: LeafLock<()> = LeafLock::new(());
     let Some((end, place)) = ARGUMENTS.get_or_init(arguments).and_then(<[_]>::split_last) else {
         return;
     };
     let title = title.to_bytes().iter().copied().chain(std::iter::repeat(0));
     TURN.with(|()| {
         place.iter().zip(title).for_each(|(place, byte)| place.store(byte, Ordering::Relaxed));
-        // Otherwise the kernel takes the title for one that goes on in the environment (Linux, fs/proc/base.c, `get_mm_cmdline`).
+        // Otherwise the kernel takes the title to continue in the environment (Linux, fs/proc/base.c, `get_mm_cmdline`).
         end.store(0, Ordering::Relaxed);
     });
 }

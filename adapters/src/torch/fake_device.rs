@@ -6,7 +6,7 @@
 //! Python the first thread is usually the main one; here the application's own threads use an interpreter in turn.
 //! So the table gets an object that is never freed.
 
-use hydrozoa_loader::{Domain, Interposition, Leaf, OpenFlags};
+use hydrozoa_loader::{Domain, Interposition, LeafLock, OpenFlags};
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
@@ -25,12 +25,12 @@ const CUDA: usize = 1;
 #[derive(Debug, Default)]
 pub(crate) struct FakeDevice {
     /// None before the domain is made and when its interpreter has ended.
-    domain: Leaf<Option<Domain>>,
+    domain: LeafLock<Option<Domain>>,
     guards: OnceLock<Option<Guards>>,
 }
 
 impl FakeDevice {
-    /// What the domain of an interpreter interposes. It is to be attached to that domain.
+    /// The function that an interpreter's domain interposes. Attach this to that domain.
     pub(crate) fn interposition(&'static self) -> (&'static str, Interposition) {
         let context = ptr::from_ref(self).expose_provenance();
         // SAFETY: the symbol's function has no arguments and no result, and `ensure` does for its interpreter what that does.
@@ -38,13 +38,13 @@ impl FakeDevice {
         (ENSURE, answer)
     }
 
-    /// Notes the domain, or with none that it will have no use of it any more.
+    /// Sets the domain, or with none notes that it no longer needs the stand-in.
     pub(crate) fn attach(&self, domain: Option<&Domain>) {
         let mut other = domain.cloned();
         self.domain.with(|own| std::mem::swap(own, &mut other));
     }
 
-    /// Those of the libc10 that the domain has loaded.
+    /// The guards of the libc10 that the domain has loaded.
     fn find(&self) -> Option<Guards> {
         let domain = self.domain.with(|domain| domain.clone())?;
         let mut replicas = domain.replicas().into_iter();

@@ -3,20 +3,23 @@
 //! | part | what it does | why | seen with |
 //! |---|---|---|---|
 //! | [`fake_device`] | the stand-in for a missing CUDA device outlives the thread that needed it first | threads of the application come and go | 2.11, built for CUDA, without a device |
-//! | [`BLOCKS`] | two libraries take blocks of C functions from the interpreter's heap | they end with the interpreter, and settle with it: 1.3 MiB | 2.11 |
+//! | [`storages`] | the memory of tensors on the CPU is the process's malloc's | other interpreters and devices use it ([`storages`]) | 2.11 |
 //!
-//! Another release may lack what is named here: then the part has no effect.
+//! Another release may lack the functions named here: then the part has no effect.
 
 mod fake_device;
 
 pub(crate) use fake_device::FakeDevice;
 
-/// Functions of C that take from an interpreter's heap, each in one library of which it is known that it frees itself what they give:
-/// the library's soname, and the function.
-///
-/// - `strdup` of libtorch_python: pybind11 copies the names, the signatures and the documentation of all functions by it, and
-///   frees them itself (`cpp_function::destruct`).
-/// - `malloc` of libtorch_cpu: MKL's buffers of a thread, which it frees when a program asks for that, and texts of cpuinfo.
-///   Storages of tensors and oneDNN's memory come from `posix_memalign`.
-pub const BLOCKS: [(&str, &str); 2] =
-    [("libtorch_python.so", "strdup"), ("libtorch_cpu.so", "malloc")];
+use crate::Answer;
+use hydrozoa_loader::Interposition;
+use std::ffi::c_void;
+
+/// The memory of tensors on the CPU, which c10 takes by `posix_memalign` (c10/core/impl/alloc_cpu.cpp), is the process's malloc's and not
+/// the interpreter's heap's. Movables share it with other interpreters, whose threads write it while its own is settled, and
+/// `cudaHostRegister` gives its pages to a device. The interpreter's limit does not count it. `free` knows it by its address.
+pub(crate) fn storages() -> Answer {
+    // SAFETY: the C library's function of that name.
+    let interposition = unsafe { Interposition::function(libc::posix_memalign as *const c_void) };
+    Answer { library: Some("libc10.so".to_owned()), symbol: "posix_memalign", interposition }
+}

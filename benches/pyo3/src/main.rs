@@ -145,7 +145,7 @@ fn attach<'a>(
     }
 }
 
-/// What is compared with something else than PyO3.
+/// Values for the rows that compare with something other than PyO3.
 struct Others {
     tensor: Tensor,
     elements: Vec<f32>,

@@ -9,13 +9,13 @@ use hydrozoa_measure::samples::median;
 /// Makes so many calls and returns their CPU time.
 pub type Calls<'a> = Box<dyn Fn(usize) -> Result<Duration> + 'a>;
 
-/// What is measured, and what is promised of it.
+/// A measurement and its promise.
 pub struct Row<'a> {
     /// The work.
     pub work: &'static str,
     /// Our way.
     pub ours: Calls<'a>,
-    /// What it is compared with.
+    /// The other side's name.
     pub beside: &'static str,
     /// The other way.
     pub theirs: Calls<'a>,
@@ -28,7 +28,7 @@ pub struct Row<'a> {
 pub struct Promised {
     /// A larger one breaks the promise.
     pub most: f64,
-    /// What is wanted, and not reached yet.
+    /// The goal, not reached yet.
     pub aim: Option<f64>,
 }
 

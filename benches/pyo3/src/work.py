@@ -1,4 +1,4 @@
-"""What both sides call."""
+"""The functions that both sides call."""
 
 
 def nothing():

@@ -1,4 +1,4 @@
-"""What `unbound` imports and never uses in the work that a profile is recorded of."""
+"""`unbound` imports this and never uses it in the recorded work."""
 
 
 def explain(number):

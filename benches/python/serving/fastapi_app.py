@@ -12,7 +12,7 @@ model = os.environ["SERVING_MODEL"]
 call = work.make(model, os.environ["SERVING_FOLDER"])
 app = fastapi.FastAPI()
 
-# Uvicorn answers as soon as one worker can. Whoever waits for all of them asks for this folder's files.
+# Uvicorn answers as soon as one worker can. To wait for all of them, look for this folder's files.
 ready = pathlib.Path(os.environ["SERVING_READY"])
 (ready / str(os.getpid())).touch()
 

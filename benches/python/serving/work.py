@@ -23,7 +23,7 @@ DTYPES = {"FP32": numpy.float32, "UINT8": numpy.uint8, "UINT64": numpy.uint64}
 
 
 def array(model, body):
-    """The input in bytes as what the model takes: an array, or a list of texts."""
+    """Converts the input's bytes to the model's input: an array, or a list of texts."""
     kind, shape, _, _ = MODELS[model]
     if kind == "BYTES":
         return json.loads(body)

@@ -1,6 +1,6 @@
 """Clicks by DLRM (Naumov et al., 2019): embeddings of categories, their products, and two networks of dense layers.
 
-The network is that of `cargo xtask models` with a tenth of the rows in its tables.
+The network is that of `cargo xtask lab models` with a tenth of the rows in its tables.
 """
 
 import os

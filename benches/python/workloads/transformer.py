@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from torch import nn
 from workloads import CALLS, digest
 
-# The language of the texts, and what the tokenizer makes of it.
+# The number of words in the texts' language, and the tokenizer's vocabulary.
 WORDS, VOCABULARY = 3_000, 4_000
 # Texts of a call, and the greatest number of their tokens.
 BATCH, LENGTH = 4, 64

@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     for _ in 0..3 {
         ensure!(is_right(&module, &expected)?, "the result differs from plain python's");
     }
-    orders::answer(|_, _| Ok(|_| is_right(&module, &expected)))
+    orders::answer_calls(|_, _| Ok(|_| is_right(&module, &expected)))
 }
 
 /// Calls the module.
@@ -46,7 +46,7 @@ fn add(bytes: &mut Vec<u8>, value: &IValue) -> Result<()> {
             values.iter().try_for_each(|one| add(bytes, one))?;
         }
         IValue::GenericDict(pairs) => pairs.iter().try_for_each(|(_, one)| add(bytes, one))?,
-        other => bail!("the result has {other:?}, which is no tensor"),
+        other => bail!("the result has {other:?}, which is not a tensor"),
     }
     Ok(())
 }

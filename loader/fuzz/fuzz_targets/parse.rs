@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     for name in reading.symbols.iter().flatten() {
         specimen.look_up(name);
     }
-    // The fuzzer sees what names are compared with, and writes it into its inputs.
+    // The fuzzer sees the texts that names are compared with, and writes them into its inputs.
     let absent = b"a name that no library has";
     let is_there = data.windows(absent.len()).any(|bytes| bytes == absent);
     assert!(is_there || !specimen.look_up(absent));

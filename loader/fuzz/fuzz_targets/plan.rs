@@ -1,5 +1,5 @@
-//! Planning: everything that relocations name is bound, or the load fails; and what the image
-//! itself defines is bound to what has the name.
+//! Planning: every symbol that relocations name is bound, or the load fails; and the image's own
+//! definitions are bound to symbols of the same name.
 
 #![no_main]
 

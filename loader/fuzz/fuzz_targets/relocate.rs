@@ -1,5 +1,5 @@
-//! Relocation into private memory, of which nothing is executed: what is written is what the file
-//! asks for, and lies where the file may write.
+//! Relocation into private memory, of which nothing is executed: it writes exactly the words that
+//! the file asks for, and only where the file may write.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use hydrozoa_loader::testing::specimen::{Rules, Specimen};
 use hydrozoa_testkit::{model, mutate};
 use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target, fuzzer_mutate};
 
-/// Images with more address space than this say nothing that smaller ones do not, and take long to
+/// Images with more address space than this show nothing that smaller ones do not, and take long to
 /// compare.
 const GREATEST_SPAN: usize = 1 << 18;
 

@@ -1,5 +1,5 @@
-//! The shim's own memory comes from glibc's allocator whatever program answers `malloc`: such a
-//! program's `malloc` may call `dlsym`, and so come back here while an allocation is under way.
+//! The shim's own memory comes from glibc's allocator, even if the program replaces `malloc`: its
+//! `malloc` may call `dlsym`, and so come back here while an allocation is under way.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -12,7 +12,7 @@ unsafe extern "C" {
     fn __libc_free(block: *mut c_void);
 }
 
-/// What glibc's `malloc` aligns to on this machine.
+/// The alignment of glibc's `malloc` on this machine.
 const ALIGNMENT: usize = 16;
 
 struct Glibc;

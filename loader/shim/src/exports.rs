@@ -1,5 +1,5 @@
-//! The exported functions. They have no frame of their own, so that what they jump to sees the
-//! address that the program called from: by it `dlopen` and `dlsym` know who asks.
+//! The exported functions. They make no frame of their own, so that their targets see the address
+//! that the program called from: by it `dlopen` and `dlsym` know the caller.
 
 use std::arch::naked_asm;
 

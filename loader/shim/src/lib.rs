@@ -1,10 +1,10 @@
 //! A library to preload (`LD_PRELOAD`) that answers the `dl*` calls of an unmodified program by
 //! hydrozoa-loader: libraries under `$HYDROZOA_SHIM_DIRECTORY` are loaded by it, into one domain
-//! that extends the program, all others by glibc. Test programs written for other loaders then
-//! say what they think of this one (`cargo xtask linker --shim`).
+//! that extends the program, all others by glibc. So test programs written for other loaders
+//! test this one (`cargo xtask linker --shim`).
 //!
 //! The exported functions jump through [`ANSWERS`], with the caller's return address in place:
-//! before anything is ready to glibc's functions, then to those of the domain.
+//! to glibc's functions until all is ready, then to those of the domain.
 
 mod allocator;
 mod exports;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use hydrozoa_loader::{Class, Loader, Policy, preload};
 
-/// What is exported, in the order of [`ANSWERS`].
+/// The exported functions, in the order of [`ANSWERS`].
 const NAMES: [&str; 10] = [
     "dlopen",
     "dlsym",
@@ -42,7 +42,7 @@ static AT_START: extern "C" fn() = begin;
 /// Fills [`ANSWERS`]; called by the first of the constructor and a call from another one.
 extern "C" fn begin() {
     static BEGUN: Once = Once::new();
-    // What follows calls dl* functions itself, which then find glibc's answers in place.
+    // The code below calls dl* functions itself. They must find glibc's answers in place.
     if ANSWERS[0].load(Ordering::Acquire).is_null() {
         assert!(preload::bypass_interposers(), "glibc's own dl* functions cannot be found");
         answer_by(|name| preload::system_function(name).unwrap_or(std::ptr::null()));

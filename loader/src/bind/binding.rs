@@ -84,8 +84,8 @@ impl SystemObject {
             let block = Block::System { module: self.tls_module as u64 };
             return Binding::FixedTls { block, offset: symbol.value };
         }
-        // Of all definitions of a unique symbol the first that anything referred to counts, in whichever
-        // object it is (glibc, do_lookup_unique).
+        // Of all definitions of a unique symbol the first that anything referred to counts, in any
+        // object (glibc, do_lookup_unique).
         let unique = symbol.is_unique().then(|| self.symbols.name(symbol)).flatten();
         let address = unique.and_then(|name| self.ask(name)).unwrap_or_else(|| {
             let base = if symbol.is_absolute() { 0 } else { self.base };

@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     pub missing: Vec<Missing>,
     /// The part of the image's relocations that is known without a replica.
     pub prepared: Prepared,
-    /// The system objects that define C++ functions or variables for it.
+    /// The system objects that define functions or variables for it.
     pub definers: Vec<Arc<SystemObject>>,
     /// Whether its code can learn the ids of modules. Such code may pass words to `__tls_get_addr` that no
     /// relocation wrote (D's runtime does).
@@ -45,7 +45,7 @@ pub(crate) struct Provider {
     pub has_unique: bool,
 }
 
-/// What a domain interposes: the same in all domains of one kind.
+/// The names that a domain interposes: the same in all domains of one kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Interposed {
     /// Names whose references are interposed, whatever defines them, sorted. They have the first entries of the domain's
@@ -54,7 +54,7 @@ pub(crate) struct Interposed {
     /// Names and sonames of images, sorted: references of these images are interposed, whatever defines the name. They have
     /// the entries after those.
     pub references: Box<[(String, String)]>,
-    /// Names of the C library: references that would bind to its definition are interposed, and so is what `dlsym` finds
+    /// Names of the C library: references that would bind to its definition are interposed, and so are `dlsym`'s finds
     /// there. They have the entries after those.
     pub c_library: CLibraryNames,
 }
@@ -64,7 +64,7 @@ pub(crate) struct Interposed {
 pub(crate) struct CLibraryNames {
     /// Sorted.
     pub names: &'static [&'static str],
-    /// The system objects that it is made of.
+    /// The system objects that make up the C library.
     pub sonames: &'static [&'static str],
 }
 
@@ -110,7 +110,7 @@ impl Interposed {
         self.c_library.sonames.iter().any(is_of).then_some(own)
     }
 
-    /// The binding of references to what the C library defines as `name`, if it is interposed there.
+    /// The binding of references to the C library's definition of `name`, if it is interposed there.
     pub(crate) fn of_the_c_library(&self, name: &[u8]) -> Option<Binding> {
         let names = self.c_library.names;
         let place = names.binary_search_by(|known| known.as_bytes().cmp(name)).ok()?;
@@ -182,7 +182,7 @@ impl<'a> Binder<'a> {
             if index == 0 || matches!(bindings.get(index), Some(Some(_))) {
                 continue;
             }
-            // Bound first: it is what says whether the symbol table reaches that far.
+            // Bound first: that checks whether the symbol table reaches that far.
             let binding = self.bind(image, rela.symbol, &mut missing)?;
             if bindings.len() <= index {
                 bindings.resize(index + 1, None);
@@ -193,7 +193,7 @@ impl<'a> Binder<'a> {
             bindings[index] = Some(binding);
         }
         let prepared = Prepared::of(image, &bindings);
-        let definers = definers(image, &bindings);
+        let definers = definers(&bindings);
         let learns = |binding: &Binding| match binding {
             Binding::Interposed(entry) => {
                 ["dl_iterate_phdr", "dlinfo"].contains(&self.key.interposed.name(*entry))
@@ -216,7 +216,7 @@ impl<'a> Binder<'a> {
             .symbols
             .name(&symbol)
             .ok_or_else(|| malformed("a symbol's name lies outside the string table"))?;
-        // A unique symbol is one for all, also for those that look into themselves first.
+        // All share a unique symbol, also objects that search themselves first.
         let symbolic = image.dynamic.symbolic && !self.scope.is_deep() && !symbol.is_unique();
         if !symbol.is_undefined() && (symbol.binds_locally() || symbolic) {
             return Ok(in_itself(symbol));
@@ -238,16 +238,16 @@ impl<'a> Binder<'a> {
         }
         match self.scope.find(Name::new(text), wanted, false) {
             Some(found) => Ok(self.key.interposed.in_place_of(found, text)),
-            // An image that is not in its own scope's hash table (a stripped table) has itself.
+            // A definition missing from the image's own hash table (a stripped table) still counts.
             None if !symbol.is_undefined() => Ok(in_itself(symbol)),
-            // Code that asks whether it is there does so by other relocations than calls.
+            // Code that tests for its presence uses other relocations than calls.
             None if symbol.is_weak() && !self.is_only_called(image, index) => Ok(Binding::Absent),
             None => self.missing(image, &symbol, Missing { name: text, version: wanted }, missing),
         }
     }
 
     /// A reference without a definition. The system loader binds functions lazily unless told
-    /// otherwise, so a library may load that calls what nobody defines yet (see [`crate::load::late`]).
+    /// otherwise, so a library may load before the functions that it calls (see [`crate::load::late_calls`]).
     fn missing(
         &self,
         image: &Image,
@@ -280,15 +280,12 @@ impl Binder<'_> {
     }
 }
 
-/// The system objects that names of C++ (Itanium C++ ABI, 5.1) are bound to.
-fn definers(image: &Image, bindings: &[Option<Binding>]) -> Vec<Arc<SystemObject>> {
+/// The system objects that hold definitions for an image.
+fn definers(bindings: &[Option<Binding>]) -> Vec<Arc<SystemObject>> {
     let mut definers: Vec<Arc<SystemObject>> = Vec::new();
-    for (index, binding) in (0..).zip(bindings) {
+    for binding in bindings {
         let Some(Binding::Fixed { address, .. }) = binding else { continue };
-        let symbol = image.symbols.symbol(index);
-        let name = symbol.and_then(|symbol| image.symbols.name(&symbol));
-        let is_of_cxx = name.is_some_and(|name| name.starts_with(b"_Z"));
-        if is_of_cxx && !definers.iter().any(|definer| definer.span.contains(address)) {
+        if !definers.iter().any(|definer| definer.span.contains(address)) {
             definers.extend(SYSTEM.by_address(*address));
         }
     }

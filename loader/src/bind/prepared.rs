@@ -25,8 +25,8 @@ pub(crate) struct Prepared {
     pub others: Vec<u32>,
     /// Those of the others that write module words, which are arguments of `__tls_get_addr`.
     pub modules: Vec<u32>,
-    /// Where those of them apply that the linker wrote the offset behind: it knew, with or without
-    /// naming the symbol, that the object's own data is meant (lld names what is protected).
+    /// The places of those whose offset the linker wrote behind them: it knew, with or without
+    /// naming the symbol, that the object's own data is meant (lld names protected symbols).
     pub own_modules: HashSet<u64>,
 }
 
@@ -60,8 +60,8 @@ impl Prepared {
         let relative = || relr_addresses(image.dynamic.relative);
         targets.extend(relative().map(|address| address..address.wrapping_add(8)));
         targets.sort_unstable_by_key(|target| target.start);
-        // Where two records write to one byte, the order of the tables counts. And an image with one
-        // that applies where none may is refused when it is to be applied.
+        // Where two records write to one byte, the order of the tables counts. And an image with a
+        // record at a forbidden place is refused when that record is to be applied.
         let overlap = targets.windows(2).any(|pair| pair[1].start < pair[0].end);
         if overlap || image.targets().is_err() {
             let others = (0..image.dynamic.rela().count() as u32).collect();

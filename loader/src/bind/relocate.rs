@@ -1,8 +1,8 @@
 //! Relocation: applies the part of a plan that mapping has not written (see [`crate::bind::prepared`]).
 //!
 //! Only pages that hold a relocation are written (see [`crate::image::Targets`]); mapping has made
-//! them private before. Where the linker left a part of a word in its place, it is read from the file: the place may
-//! still hold what an ended replica had there.
+//! them private before. If the linker left a part of a word in its place, that part is read from the file: the place
+//! may still hold an ended replica's word.
 
 use std::ptr;
 
@@ -100,7 +100,7 @@ struct Relocator<'a> {
 }
 
 impl Relocator<'_> {
-    /// Of the loader's `__tls_get_addr`, the form for the module words that the replica's code passes.
+    /// The form of the loader's `__tls_get_addr` for the module words that the replica's code passes.
     fn shortest_tls_get_addr(&self) -> usize {
         if self.plan.learns_module_ids {
             return arch::tls_get_addr as *const () as usize;
@@ -132,7 +132,7 @@ impl Relocator<'_> {
             }
             Binding::FixedTls { block, offset } => Ok(Some((block, offset))),
             Binding::Absent => Ok(None),
-            // gold names the section of what is local. Whatever is local is of the object's own module
+            // For a local symbol gold names its section. Local symbols belong to the object's own module
             // (glibc, elf/dl-reloc.c, RESOLVE_MAP).
             _ if action == Action::TlsModule && is_local() => own(),
             _ => Err("it names no thread-local symbol".into()),
@@ -269,7 +269,7 @@ impl Relocator<'_> {
         }
     }
 
-    /// The address of what the file has at `offset`.
+    /// The address in this replica of the file's `offset`.
     fn target(&self, offset: u64) -> usize {
         self.replica.address(offset)
     }

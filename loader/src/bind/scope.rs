@@ -21,9 +21,9 @@
 //! - A unique definition (STB_GNU_UNIQUE) is the same one in the whole domain.
 //!
 //! The first rule has two exceptions. If the program has its own copy of a library that the domain
-//! replicates, that copy, and whatever was bound to it, are another world. Their definitions serve only
+//! replicates, that copy, and all objects bound to it, are another world. Their definitions serve only
 //! names that the domain does not define itself, and those of the C library: a preloaded allocator in C++ is the program's.
-//! What a library defines that domains have apart (libstdc++), no shared object defines for them.
+//! For a library that domains have apart (libstdc++), no shared object defines its symbols for them.
 //!
 //! A domain that extends the program (see [`crate::DomainBuilder::extend_program`]) has glibc's order
 //! instead: the executable and its dependencies, the domain's global replicas, the opened library and its
@@ -174,8 +174,8 @@ impl Scope {
         found.or_else(|| find_anywhere(name, wanted))
     }
 
-    /// The definition that stands for `symbol` of `image`, which was found: if it is unique, the one
-    /// that all have.
+    /// The definition to use for the found `symbol` of `image`: if it is unique, the one that all
+    /// share.
     fn unique_instead(&self, name: Name<'_>, image: ImageId, symbol: Symbol) -> Binding {
         let found = Binding::Image { image, symbol };
         if symbol.is_unique() { self.unique(name).unwrap_or(found) } else { found }
@@ -210,7 +210,7 @@ impl Scope {
         self.commons.iter().find_map(in_commons).or_else(|| shared.find_map(in_object))
     }
 
-    /// Whether a library defines `name` that domains have apart.
+    /// Whether a library that domains have apart defines `name`.
     fn is_apart(&self, name: Name<'_>) -> bool {
         self.apart.iter().any(|image| image.symbols.lookup(name, None, true).is_some())
     }
@@ -289,10 +289,10 @@ impl Scope {
     }
 }
 
-/// What `dlvsym(RTLD_DEFAULT)` finds: objects that were opened RTLD_GLOBAL by others.
+/// Searches as `dlvsym(RTLD_DEFAULT)` does: in objects that others opened with RTLD_GLOBAL.
 fn find_anywhere(name: Name<'_>, wanted: Option<Version<'_>>) -> Option<Binding> {
-    // Most names that come here nobody defines (`__gmon_start__`). glibc would write an error for each,
-    // and is not made for an allocator that loads libraries while it does.
+    // Nobody defines most of the names that come here (`__gmon_start__`). glibc would write an error for
+    // each, and cannot cope with an allocator that loads libraries meanwhile.
     let defines = |object: &Arc<SystemObject>| object.symbols.lookup(name, wanted, true).is_some();
     if !SYSTEM.objects().iter().any(defines) {
         return None;

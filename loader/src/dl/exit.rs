@@ -11,7 +11,7 @@ use crate::current;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::replica::{Replica, registered as replica};
-use crate::sys::exit::{self, __cxa_atexit, Handler};
+use crate::sys::exit::{self, __cxa_atexit, Handler, StatusFirst};
 use crate::sys::guard;
 use crate::sys::lock::undisturbed;
 use crate::visible::publish;
@@ -73,21 +73,59 @@ unsafe extern "C-unwind" fn call_of_all(of_all: *mut c_void, status: c_int) {
     }
 }
 
+/// A function that `on_exit` has registered.
+struct OnExit {
+    function: StatusFirst,
+    argument: *mut c_void,
+}
+
+/// `on_exit(function, argument)`: an exit handler that gets the status first. The C library never forgets it.
+///
+/// # Safety
+/// As on_exit(3).
+pub(crate) unsafe extern "C" fn on_exit(function: StatusFirst, argument: *mut c_void) -> c_int {
+    let Some(domain) = one_of_many(function as *mut c_void) else {
+        // SAFETY: passed on.
+        return undisturbed(|| unsafe { exit::on_exit(function, argument) });
+    };
+    let registered = Box::into_raw(Box::new(OnExit { function, argument }));
+    let (address, handle) = (registered.expose_provenance(), function as usize);
+    let result = domain.0.exits.register(call_with_status, address, handle);
+    if result != 0 {
+        // SAFETY: it was not registered, so this is its only use.
+        drop(unsafe { Box::from_raw(registered) });
+    }
+    result
+}
+
+/// Calls what `on_exit` has registered.
+unsafe extern "C-unwind" fn call_with_status(registered: *mut c_void, status: c_int) {
+    // SAFETY: made by `on_exit` for this call alone: a handler is called once.
+    let OnExit { function, argument } = *unsafe { Box::from_raw(registered.cast::<OnExit>()) };
+    // SAFETY: registered so by code of a replica, which is mapped until it was finalized.
+    unsafe { function(status, argument) }
+}
+
 /// `__cxa_finalize(handle)`, which a library calls at its end.
 ///
 /// # Safety
 /// As the Itanium C++ ABI says of it.
 pub(crate) unsafe extern "C-unwind" fn cxa_finalize(handle: *mut c_void) {
-    match one_of_many(handle) {
-        // What of it is the C library's is forgotten after the library's destructors.
-        Some(domain) => domain.0.exits.finalize(|one| one == handle as usize),
+    let replica = publish::find(handle as usize);
+    match one_of_many(handle).zip(replica) {
+        // All of the library, in order: `on_exit` has no handle. The C library's own entries are forgotten after the
+        // library's destructors.
+        Some((domain, replica)) => {
+            let span = replica.base..replica.base + replica.memory.length();
+            domain.0.exits.finalize(|one| span.contains(&one));
+        }
         // SAFETY: passed on.
         None => unsafe { exit::finalize(handle) },
     }
 }
 
-/// `__cxa_at_quick_exit(handler, handle)`, which `at_quick_exit` is made of. glibc passes the handler
-/// no argument that means anything.
+/// `__cxa_at_quick_exit(handler, handle)`, on which `at_quick_exit` is built. glibc passes the handler
+/// no meaningful argument.
 ///
 /// # Safety
 /// As at_quick_exit (C11, 7.22.4.3).
@@ -101,7 +139,7 @@ pub(crate) unsafe extern "C" fn cxa_at_quick_exit(handler: Handler, handle: *mut
     undisturbed(|| unsafe { __cxa_at_quick_exit(handler, handle) })
 }
 
-/// What `__cxa_thread_atexit` takes.
+/// The type of function that `__cxa_thread_atexit` takes.
 type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 
 struct ThreadDestructor {
@@ -110,12 +148,12 @@ struct ThreadDestructor {
     /// An address in the replica.
     handle: *mut c_void,
     domain: DomainId,
-    /// The replica's. Not the replica itself: what an ended one leaves is used again while the thread lives.
+    /// The replica's. Not the replica itself: its place is used again while the thread lives.
     registered: Arc<replica::Registered>,
 }
 
-/// `__cxa_thread_atexit(destructor, object, handle)`, libstdc++'s and glibc's own of the same
-/// meaning. glibc would charge the executable, as the handle is in no object that it knows.
+/// `__cxa_thread_atexit(destructor, object, handle)` of libstdc++, and glibc's function of the same
+/// meaning. glibc would charge the executable, as it knows no object that holds the handle.
 ///
 /// # Safety
 /// As the Itanium C++ ABI says of it.

@@ -14,24 +14,24 @@ use crate::dl::exit;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::replica::thunk::{Interposition, Thunks};
-use crate::sys::children;
 use crate::sys::guard;
 use crate::sys::lock::{Mutex, Rank};
 use crate::sys::signals::Blocked;
+use crate::sys::{children, descriptors};
 
 type Handler = Option<unsafe extern "C-unwind" fn()>;
 
-/// Code that stands for the three functions of a registration. It is never unmapped: glibc may be calling it on another
+/// Code that replaces the three functions of a registration. It is never unmapped: glibc may be calling it on another
 /// thread when its replica goes. When the domain is gone, another registration uses it.
 struct Registration {
     handlers: &'static [Record; 3],
-    /// By handler, the address that glibc gets.
+    /// For each handler, the address that glibc gets.
     thunks: Thunks,
 }
 
 /// One of the functions.
 struct Record {
-    /// 0 if there is none.
+    /// The function's address, or 0.
     handler: AtomicUsize,
     /// The domain that it belongs to.
     domain: AtomicU32,
@@ -91,8 +91,13 @@ pub(super) fn forked(context: usize, fork: impl FnOnce() -> libc::pid_t) -> libc
     let child = fork();
     if let Some(forking) = forking {
         match child {
-            // A store and a thread-local's change.
-            0 => current::note_fork(forking.id()),
+            // A store and a thread-local's change. Then system calls alone.
+            0 => {
+                current::note_fork(forking.id());
+                if forking.is_one_of_many() {
+                    descriptors::close_others(forking.id());
+                }
+            }
             1.. if forking.is_one_of_many() => children::note(child, forking.id()),
             _ => {}
         }
@@ -100,7 +105,7 @@ pub(super) fn forked(context: usize, fork: impl FnOnce() -> libc::pid_t) -> libc
     child
 }
 
-/// `__register_atfork(prepare, parent, child, handle)`, which `pthread_atfork` is made of.
+/// `__register_atfork(prepare, parent, child, handle)`, on which `pthread_atfork` is built.
 ///
 /// # Safety
 /// As pthread_atfork(3).
@@ -128,7 +133,7 @@ pub(super) unsafe extern "C" fn register_atfork(
         return libc::ENOMEM;
     }
     let [prepare, parent, child] = handlers;
-    // SAFETY: passed on; what stands for a handler lives as long as the process.
+    // SAFETY: passed on; a handler's replacement lives as long as the process.
     unsafe { __register_atfork(prepare, parent, child, handle) }
 }
 

@@ -13,7 +13,7 @@ use crate::visible::publish;
 
 /// The object of a handle.
 pub(super) enum Handle {
-    /// All of a domain.
+    /// A whole domain.
     Domain(Domain),
     Replica(Domain, Arc<Replica>),
     System,

@@ -39,7 +39,7 @@ struct SearchInfo {
 /// `dlinfo(handle, request, place)`.
 ///
 /// # Safety
-/// `place` is what dlinfo(3) wants for `request`.
+/// `place` fits `request`, as in dlinfo(3).
 pub(super) unsafe extern "C" fn dlinfo(
     handle: *mut c_void,
     request: c_int,
@@ -70,10 +70,10 @@ pub(super) unsafe extern "C" fn dlinfo(
         // SAFETY: the caller's promise.
         return unsafe { (functions().dlinfo)(handle, request, place) };
     };
-    // SAFETY: the caller's promise: each request has room for what is written for it.
+    // SAFETY: the caller's promise: each request's place has room for its answer.
     unsafe {
         match request {
-            // Domains are no namespaces of the system loader: all are in the base one.
+            // All domains lie in the system loader's base namespace.
             libc::RTLD_DI_LMID => *place.cast::<c_long>() = 0,
             libc::RTLD_DI_LINKMAP => *place.cast::<usize>() = replica.range().link_map,
             ORIGIN => copy_origin(&replica, place.cast()),

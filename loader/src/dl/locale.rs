@@ -1,52 +1,36 @@
 //! `setlocale` and `localeconv`: the locale of one program among several is its own.
 //!
-//! The other functions of <locale.h> and those that depend on a locale go by the thread's ([`crate::locale`]). Libraries
+//! The other functions of <locale.h> and those that depend on a locale use the thread's ([`crate::locale`]). Libraries
 //! that exist once for all domains still set the process's locale.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
-use libc::lconv;
-
-use super::Interposed;
 use crate::domain;
 use crate::id::DomainId;
 use crate::locale;
-use crate::replica::thunk::Interposition;
+use crate::sys::answering::answering;
+use crate::sys::answering::types::lconv;
 use crate::sys::environ::{self, Environment};
+use crate::sys::errno::set_errno;
 use crate::sys::locale::{CATEGORIES, Names};
 
-/// The names that [`uses`] interposes.
-const NAMES: [&str; 2] = ["setlocale", "localeconv"];
+answering! {
+    pub(super) fn functions, context: usize;
 
-/// The functions of a domain's own.
-pub(super) fn uses(domain: DomainId) -> Vec<Interposed> {
-    // SAFETY: the functions have the signatures of <locale.h>, and then the context.
-    let with_domain = |target, arguments| unsafe {
-        Interposition::with_context(target, arguments, domain.0 as usize)
-    };
-    let [set, conventions] = NAMES;
-    vec![
-        (set, with_domain(setlocale as *const c_void, 2)),
-        (conventions, with_domain(localeconv as *const c_void, 0)),
-    ]
+    /// `setlocale(category, name)`. The strings that it returns stay, which POSIX does not ask for.
+    "setlocale" => extern "C" fn setlocale(category: c_int, name: *const c_char) -> *mut c_char {
+        let id = DomainId(context as u32);
+        if name.is_null() { locale::name(id, category) } else { set(id, category, CStr::from_ptr(name)) }
+    }
+
+    /// `localeconv()`.
+    "localeconv" => extern "C" fn localeconv() -> *mut lconv {
+        locale::conventions_in(DomainId(context as u32))
+    }
 }
 
-/// `setlocale(category, name)`. The strings that it returns stay, which POSIX does not ask for.
-///
-/// # Safety
-/// As setlocale(3): a name that is not null is NUL-terminated.
-unsafe extern "C" fn setlocale(
-    category: c_int,
-    name: *const c_char,
-    context: usize,
-) -> *mut c_char {
-    let id = DomainId(context as u32);
-    if name.is_null() {
-        return locale::name(id, category);
-    }
-    // SAFETY: the caller's promise.
-    let name = unsafe { CStr::from_ptr(name) };
+fn set(id: DomainId, category: c_int, name: &CStr) -> *mut c_char {
     let domain = domain::by_id(id);
     let own: Option<&Environment> =
         domain.as_ref().and_then(|domain| domain.0.environment.as_deref());
@@ -57,7 +41,7 @@ unsafe extern "C" fn setlocale(
     let locale = locale::set(id, |names| {
         let changed = change(names, category, name, &variable);
         if changed.is_none() {
-            environ::set_errno(libc::EINVAL);
+            set_errno(libc::EINVAL);
         }
         changed
     });
@@ -65,13 +49,8 @@ unsafe extern "C" fn setlocale(
     name.map_or(ptr::null_mut(), |name| name.as_ptr().cast_mut())
 }
 
-/// `localeconv()`.
-extern "C" fn localeconv(context: usize) -> *mut lconv {
-    locale::conventions_in(DomainId(context as u32))
-}
-
-/// The names after `setlocale(category, name)`. None if there is no such category, or if `name` lists categories and not
-/// each once (glibc, locale/setlocale.c).
+/// The names after `setlocale(category, name)`. None for an unknown category, or if `name` lists categories but not each
+/// exactly once (glibc, locale/setlocale.c).
 fn change(
     names: &Names,
     category: c_int,
@@ -105,7 +84,7 @@ fn change(
     (!missing.contains(&true)).then_some(changed)
 }
 
-/// The name that the environment has for a category (setlocale(3), for the name "").
+/// The environment's name for a category (setlocale(3), for the name "").
 fn from(environment: &impl Fn(&CStr) -> Option<CString>, variable: &CStr) -> CString {
     let mut values = [c"LC_ALL", variable, c"LANG"].into_iter().filter_map(environment);
     values.find(|value| !value.is_empty()).unwrap_or_else(|| c"C".to_owned())

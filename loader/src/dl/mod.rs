@@ -5,6 +5,7 @@
 
 mod children;
 mod clibrary;
+mod descriptors;
 mod environment;
 mod exit;
 mod forks;
@@ -13,13 +14,13 @@ mod information;
 mod keys;
 mod locale;
 mod mappings;
+mod messages;
 mod open;
 mod programs;
 mod record_locks;
 mod symbol;
 mod system_calls;
 pub(crate) mod threads;
-mod words;
 
 pub(crate) use self::clibrary::{answers, c_library_names, c_library_page};
 pub(crate) use self::environment::steady as steady_environ;
@@ -32,14 +33,23 @@ use crate::arch;
 use crate::domain::Domain;
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
+use crate::sys::answering::Function;
 use crate::sys::environ::{Environment, PROCESS};
 use crate::sys::functions::functions;
 use crate::sys::lock::{Mutex, Rank};
 use crate::sys::record_locks::Owner;
 use crate::system::SYSTEM;
 use crate::visible::{address, iterate, unwind};
+use crate::walk::Passes;
 
-/// A name, and what references to it bind to.
+/// This module's functions that call code of a domain, and hold no lock but the domain's meanwhile: for
+/// [`Discardable`](crate::walk::Discardable).
+pub fn calling_back() -> [(usize, Passes); 2] {
+    [open::dlopen as *const () as usize, threads::run as *const () as usize]
+        .map(|address| (address, Passes::Guarded))
+}
+
+/// A name, and the definition that references to it bind to.
 type Interposed = (&'static str, Interposition);
 
 /// The names that a domain interposes: those of every domain, further ones of a program among several, and further
@@ -52,22 +62,33 @@ pub(crate) fn interpositions(
     owner: &Owner,
 ) -> Vec<Interposed> {
     let mut all = of_every_domain(domain);
+    let (context, owner_context) = (domain.0 as usize, ptr::from_ref(owner).expose_provenance());
     if is_one_of_many {
         all.extend(keys::uses(domain));
-        all.extend(locale::uses(domain));
+        all.extend(interposed(locale::functions(), context));
         all.extend(mappings::uses(domain));
-        all.extend(children::uses(domain));
+        all.extend(interposed(children::functions(), context));
+        all.extend(descriptors::uses(domain));
         all.extend(programs::uses(domain));
-        all.extend(record_locks::uses(owner));
-        all.extend(system_calls::uses(owner));
+        all.extend(interposed(record_locks::functions(), owner_context));
+        all.extend(system_calls::uses(owner_context));
     }
     all.extend(environment::changes(environment.unwrap_or(&PROCESS)));
     all.extend(environment.into_iter().flat_map(environment::uses));
     all
 }
 
-/// Whether `found`, the result of a look-up of `name` for code of `domain`, is what the C library has for the process
-/// where the domain has its own. A look-up in the C library itself, or behind the caller (RTLD_NEXT), finds that.
+/// Interpositions by functions that get `context`.
+fn interposed(functions: Vec<Function>, context: usize) -> Vec<Interposed> {
+    let one = |Function { name, target, arguments }| {
+        // SAFETY: `answering` has counted the arguments, and put the context behind them. The signatures are the C library's.
+        (name, unsafe { Interposition::with_context(target, arguments, context) })
+    };
+    functions.into_iter().map(one).collect()
+}
+
+/// Whether `found`, the result of a look-up of `name` for code of `domain`, is the C library's definition for the process
+/// where the domain has its own. A look-up in the C library itself, or behind the caller (RTLD_NEXT), finds that one.
 fn is_of_the_process(domain: &Domain, name: &[u8], found: usize) -> bool {
     let has_its_own = environment::has_its_own(domain, name)
         || domain.is_one_of_many() && domain.interposed(name).is_some();
@@ -93,6 +114,7 @@ fn of_every_domain(domain: DomainId) -> Vec<Interposed> {
     vec![
         ("__tls_get_addr", plain(arch::tls_get_addr as *const c_void)),
         ("__cxa_atexit", plain(exit::cxa_atexit as *const c_void)),
+        ("on_exit", plain(exit::on_exit as *const c_void)),
         ("__cxa_finalize", plain(exit::cxa_finalize as *const c_void)),
         ("__cxa_at_quick_exit", plain(exit::cxa_at_quick_exit as *const c_void)),
         ("__cxa_thread_atexit", plain(exit::cxa_thread_atexit as *const c_void)),
@@ -113,7 +135,7 @@ fn of_every_domain(domain: DomainId) -> Vec<Interposed> {
     ]
 }
 
-/// The error that a thread's next `dlerror` returns, and the one it returned last, whose text must
+/// The error that a thread's next `dlerror` returns, and the last one returned, whose text must
 /// stay valid until then.
 type Errors = (Option<CString>, Option<CString>);
 
@@ -124,7 +146,7 @@ thread_local! {
     static PENDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Those of threads whose own are gone: an exit handler or a destructor may still load and close.
+/// Errors of threads whose own are gone: an exit handler or a destructor may still load and close.
 static LATE_ERROR: Mutex<Errors> = Mutex::new(Rank::Errors, (None, None));
 
 fn with_errors<T>(change: impl FnOnce(&mut Errors) -> T) -> T {

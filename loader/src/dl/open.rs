@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::handle::{self, Handle};
-use super::{clear_error, set_error, words};
+use super::{clear_error, messages, set_error};
 use crate::domain::{self, Domain};
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
@@ -57,7 +57,7 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
     }
     if mode & (libc::RTLD_LAZY | libc::RTLD_NOW) == 0 {
         let object = name.map(|name| format!("{}: ", name.display())).unwrap_or_default();
-        set_error(format!("{object}invalid mode for dlopen(): {}", words::reason(libc::EINVAL)));
+        set_error(format!("{object}invalid mode for dlopen(): {}", messages::reason(libc::EINVAL)));
         return ptr::null_mut();
     }
     let Some(name) = name else { return handle::of_domain(&domain) };
@@ -69,7 +69,7 @@ pub(super) unsafe extern "C-unwind" fn dlopen(
         Err(Error::NotLoaded { .. }) => ptr::null_mut(),
         Err(error) => {
             tracing::debug!(domain = domain.name(), %error, "dlopen failed");
-            set_error(words::of(&error, name));
+            set_error(messages::of(&error, name));
             ptr::null_mut()
         }
     }
@@ -91,7 +91,7 @@ fn open(domain: &Domain, name: &Path, flags: OpenFlags, caller: usize) -> Result
         Found::File(path) => path,
         Found::BySystem => return load::open_by_system(domain, name, flags),
     };
-    // The program itself, or what it was linked with, which need not be an image that we accept.
+    // The program itself, or a library linked to it, which we need not accept as an image.
     if domain.0.program
         && let Some(object) = SYSTEM.by_path(&path)?
     {
@@ -104,7 +104,7 @@ fn open(domain: &Domain, name: &Path, flags: OpenFlags, caller: usize) -> Result
     load::open(domain, image, None, flags)
 }
 
-/// What a name stands for.
+/// The library that a name stands for.
 enum Found {
     /// A replica of the domain, by its DT_SONAME. Its file may be gone.
     Loaded(Arc<Replica>),
@@ -117,11 +117,11 @@ fn resolve(domain: &Domain, name: &Path, caller: usize) -> Result<Found> {
     let caller = Caller::at(caller);
     let is_path = name.as_os_str().as_encoded_bytes().contains(&b'/');
     let Some(name) = name.to_str() else {
-        // Tables of names hold text. Files may have any bytes for a name.
+        // Tables of names hold text. File names may contain any bytes.
         return Ok(if is_path { Found::File(name.to_owned()) } else { Found::BySystem });
     };
     if is_path {
-        // For what is not there, opening it gives the reason.
+        // For a missing file, opening it gives the reason.
         let path = search::find(name, &caller.chain());
         return Ok(Found::File(path.unwrap_or_else(|_| Path::new(name).to_owned())));
     }

@@ -1,44 +1,45 @@
-//! The functions that make processes, for one program among several: these are its children.
+//! The functions that make processes, for one program among several: the processes are its children.
 //!
-//! `fork` is in [`super::forks`]. For a domain with an environment of its own, [`super::environment`] has others of some
-//! names. The child of `system` is the C library's, which waits for it.
+//! `fork` is in [`super::forks`]. For a domain with an environment of its own, [`super::environment`] replaces some of
+//! these. The child of `system` is the C library's, which waits for it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::arch::{gathering, vforking};
-use crate::dl::{Interposed, forks};
+use crate::dl::{Interposed, forks, interposed};
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
+use crate::sys::answering::answering;
+use crate::sys::answering::types::{pid_t, termios, winsize};
 use crate::sys::environ::{self, PROCESS, Spawn};
-use crate::sys::{children, process};
+use crate::sys::errno::set_errno;
+use crate::sys::{children, descriptors, process};
 
 /// The functions that make processes.
 pub(super) fn uses(domain: DomainId) -> Vec<Interposed> {
     let context = domain.0 as usize;
-    // SAFETY: the functions have the signatures of <pty.h>, <stdio.h> and <unistd.h>, and then the context.
-    let with =
-        |target, arguments| unsafe { Interposition::with_context(target, arguments, context) };
+    // SAFETY: the function has no arguments, and then the context.
+    let fork = unsafe { Interposition::with_context(forks::fork as *const c_void, 0, context) };
     // SAFETY: `gathering` and `vforking` have defined the functions.
     let hidden = |target| unsafe { Interposition::with_hidden_context(target, context) };
     // SAFETY: a function of the same signature.
     let close = unsafe { Interposition::function(pclose as *const c_void) };
     let (vfork, clone) = (hidden(vfork as *const c_void), hidden(clone as *const c_void));
-    vec![
-        ("__fork", with(forks::fork as *const c_void, 0)),
-        ("_Fork", with(fork_without_handlers as *const c_void, 0)),
-        ("forkpty", with(forkpty as *const c_void, 4)),
+    let mut all = interposed(functions(), context);
+    all.extend([
+        ("__fork", fork),
         ("vfork", vfork),
         ("__vfork", vfork),
         ("clone", clone),
         ("__clone", clone),
         ("posix_spawn", hidden(posix_spawn as *const c_void)),
         ("posix_spawnp", hidden(posix_spawnp as *const c_void)),
-        ("popen", with(popen as *const c_void, 2)),
         ("pclose", close),
-    ]
+    ]);
+    all
 }
 
-/// The result of a call that `start` does for a domain, whose child the new process is.
+/// The result of a call that `start` makes for a domain. The new process is that domain's child.
 ///
 /// # Safety
 /// As posix_spawn(3).
@@ -55,26 +56,31 @@ pub(super) unsafe fn spawned(
     code
 }
 
-/// `_Fork()`, which calls no handlers.
-extern "C" fn fork_without_handlers(context: usize) -> libc::pid_t {
-    forks::forked(context, process::fork_without_handlers)
-}
+answering! {
+    fn functions, context: usize;
 
-/// `forkpty(terminal, name, attributes, size)`.
-///
-/// # Safety
-/// As forkpty(3).
-unsafe extern "C" fn forkpty(
-    terminal: *mut c_int,
-    name: *mut c_char,
-    attributes: *const libc::termios,
-    size: *const libc::winsize,
-    context: usize,
-) -> libc::pid_t {
-    // SAFETY: the caller's promise.
-    forks::forked(context, || unsafe {
-        process::fork_with_terminal(terminal, name, attributes, size)
-    })
+    /// `_Fork()`, which calls no handlers.
+    "_Fork" => extern "C" fn fork_without_handlers() -> pid_t {
+        forks::forked(context, process::fork_without_handlers)
+    }
+
+    /// `forkpty(terminal, name, attributes, size)`.
+    "forkpty" => extern "C" fn forkpty(
+        terminal: *mut c_int, name: *mut c_char, attributes: *const termios, size: *const winsize,
+    ) -> pid_t {
+        let child = forks::forked(context, || process::fork_with_terminal(terminal, name, attributes, size));
+        // The parent has the terminal.
+        if child > 0 {
+            descriptors::note(*terminal, DomainId(context as u32));
+        }
+        child
+    }
+
+    /// `popen(command, mode)`.
+    "popen" => extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        let (command, mode) = (CStr::from_ptr(command), CStr::from_ptr(mode));
+        environ::popen(&PROCESS, command, mode, Some(DomainId(context as u32)))
+    }
 }
 
 vforking!(vfork => note_vfork);
@@ -90,7 +96,7 @@ extern "C" fn note_vfork(child: isize, context: usize) -> libc::pid_t {
 /// The result of a system call that has made a child, or has failed.
 pub(super) fn note(child: isize, context: usize) -> libc::pid_t {
     if child < 0 {
-        environ::set_errno(-child as c_int);
+        set_errno(-child as c_int);
         return -1;
     }
     if child > 0 {
@@ -117,7 +123,7 @@ unsafe extern "C" fn clone_gathered(arguments: *const usize, context: usize) -> 
 /// `posix_spawn(pid, path, actions, attributes, arguments, variables)`.
 ///
 /// # Safety
-/// `call` has the arguments of a call as posix_spawn(3) has it.
+/// `call` holds the arguments of a posix_spawn(3) call.
 unsafe extern "C" fn spawn_gathered(call: *const Spawn, context: usize) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { spawned(Some(DomainId(context as u32)), call.read(), |call| call.start()) }
@@ -130,20 +136,6 @@ unsafe extern "C" fn spawn_gathered(call: *const Spawn, context: usize) -> c_int
 unsafe extern "C" fn search_and_spawn_gathered(call: *const Spawn, context: usize) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { spawned(Some(DomainId(context as u32)), call.read(), |call| call.search_and_start()) }
-}
-
-/// `popen(command, mode)`.
-///
-/// # Safety
-/// As popen(3): the texts are NUL-terminated.
-unsafe extern "C" fn popen(
-    command: *const c_char,
-    mode: *const c_char,
-    context: usize,
-) -> *mut libc::FILE {
-    // SAFETY: the caller's promise.
-    let (command, mode) = unsafe { (CStr::from_ptr(command), CStr::from_ptr(mode)) };
-    environ::popen(&PROCESS, command, mode, Some(DomainId(context as u32)))
 }
 
 /// `pclose(stream)`.

@@ -146,7 +146,7 @@ impl Query<'_> {
         }
         let caller = self.caller.as_ref();
         let scopes = caller.map(|caller| self.domain.scopes_of(caller)).unwrap_or_default();
-        // DT_SYMBOLIC and RTLD_DEEPBIND put something before the global scope.
+        // DT_SYMBOLIC and RTLD_DEEPBIND put objects before the global scope.
         let deep = scopes.first().filter(|scope| scope.is_deep());
         let own = caller.filter(|caller| caller.image.dynamic.symbolic && deep.is_none());
         let found = own.and_then(|caller| {
@@ -159,7 +159,7 @@ impl Query<'_> {
             .or_else(|| self.find_in(&self.domain.default_scope()))
             .or_else(|| scopes.iter().find_map(|scope| self.find_in(scope)));
         if let (Some(Binding::Image { image, .. }), None) = (found, &self.caller) {
-            // What an object that is never unloaded has found in its scope is not unloaded either
+            // If an object that is never unloaded finds a symbol in its scope, the definer stays too
             // (glibc, elf/dl-lookup.c, add_dependency).
             self.domain.0.state.lock().uses.keep(image);
         }
@@ -177,7 +177,7 @@ impl Query<'_> {
         found.and_then(|found| owner.hand_out(found)).or_else(|| self.of_current(owner))
     }
 
-    /// To a library that is loaded once for all domains, the process is the domain whose code the thread runs.
+    /// For a library that is loaded once for all domains, the program is the domain whose code the thread runs.
     fn of_current(&self, asked: &Domain) -> Option<usize> {
         let current = asked.is_commons().then(current::domain).flatten()?;
         let current = domain::by_id(current).filter(|current| !current.is_commons())?;
@@ -197,7 +197,7 @@ impl Query<'_> {
             let found = Binding::Image { image: image.id, symbol };
             Some(self.domain.one_for_all(caller, self.name, &symbol, found))
         });
-        // The executable comes before everything that is loaded later. What is found here is not kept
+        // The executable comes before everything that is loaded later. An object found here is not kept
         // for the caller (glibc, elf/dl-sym.c: without DL_LOOKUP_ADD_DEPENDENCY).
         let found = found.or_else(|| self.in_objects(scope.system.get(1..)?))?;
         self.domain.hand_out(found)
@@ -231,8 +231,8 @@ impl Query<'_> {
         self.domain.interposed(self.name.text)
     }
 
-    /// The address of what was found. The caller now refers to that definition, so it stays as long as the
-    /// caller.
+    /// The address of the found definition. The caller now refers to it, so it stays as long as the caller
+    /// does.
     fn address_of(&self, found: Option<Binding>) -> Option<usize> {
         let found = found?;
         if let (Binding::Image { image, .. }, Some(caller)) = (found, &self.caller) {

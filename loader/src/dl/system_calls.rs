@@ -1,17 +1,15 @@
-//! `syscall`, with the numbers of what this crate answers by its name.
+//! `syscall`, with the numbers of functions that this crate answers by name.
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::ptr;
 
 use crate::arch::gathering;
-use crate::dl::{Interposed, children, programs, record_locks};
+use crate::dl::{Interposed, programs, record_locks};
 use crate::replica::thunk::Interposition;
-use crate::sys::process;
-use crate::sys::record_locks::Owner;
+use crate::sys::{children, process};
 
 /// The function of <unistd.h>.
-pub(super) fn uses(owner: &Owner) -> Vec<Interposed> {
-    let context = ptr::from_ref(owner).expose_provenance();
+pub(super) fn uses(context: usize) -> Vec<Interposed> {
     // SAFETY: `gathering` has defined the function.
     let call = unsafe { Interposition::with_hidden_context(syscall as *const c_void, context) };
     vec![("syscall", call)]
@@ -30,18 +28,19 @@ unsafe extern "C" fn call_gathered(arguments: *const usize, context: usize) -> c
     let number = number as c_long;
     // SAFETY: the caller's promise; the context is the owner's, which has the domain.
     let status = unsafe {
-        let domain = record_locks::owner(context).domain.0 as usize;
+        let owner = record_locks::owner(context);
+        let domain = owner.domain.0 as usize;
         let place = ptr::with_exposed_provenance_mut::<c_int>;
         match number {
             libc::SYS_wait4 => {
                 let usage = ptr::with_exposed_provenance_mut(d);
-                children::wait4(a as c_int, place(b), c as c_int, usage, domain)
+                children::wait_by_number(a as c_int, place(b), c as c_int, usage, owner.domain)
             }
             libc::SYS_waitid => {
                 let report = ptr::with_exposed_provenance_mut(c);
                 let usage = ptr::with_exposed_provenance_mut(e);
                 let (kind, id) = (a as libc::idtype_t, b as libc::id_t);
-                children::waitid_with_usage(kind, id, report, d as c_int, usage, domain)
+                children::wait_by_kind(kind, id, report, d as c_int, usage, owner.domain)
             }
             libc::SYS_fcntl => record_locks::fcntl(a as c_int, b as c_int, c, context),
             libc::SYS_close => record_locks::close(a as c_int, context),

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::arch::call_guarded;
 use crate::current;
@@ -14,6 +15,7 @@ use crate::sys::thread::{self, Start};
 use crate::sys::{frames, guard};
 use crate::tls::Pattern;
 use crate::visible::publish;
+use crate::walk::note_routine;
 
 thread_local! {
     /// In a thread that code of a replica has created: an address in the frame of [`begin`].
@@ -27,10 +29,10 @@ pub fn is_a_replicas_thread() -> bool {
 
 /// Whether the calling thread may be ended by force (pthread_exit(3)) where a call returns to `caller`. It may if code
 /// of a replica has created it, and if all frames from there to its begin are code of replicas whose files `is_plain`
-/// accepts, and have nothing that an unwinder would run.
+/// accepts, and hold nothing that an unwinder would run.
 ///
-/// Unwinding by force through a frame of C++ that lets no exception out ends the process (`std::terminate`), and so it
-/// does through most frames of Rust. Other frames may be what other threads still work on.
+/// Forced unwinding through a C++ frame that lets no exception out ends the process (`std::terminate`), and so it
+/// does through most Rust frames. Other threads may still be working on data in other frames.
 pub fn may_end_by_force(caller: usize, is_plain: impl Fn(&Path) -> bool) -> bool {
     let begin = BEGIN.get();
     let (mut is_reached, mut is_guard_passed, mut may) = (false, false, false);
@@ -58,10 +60,52 @@ pub fn may_end_by_force(caller: usize, is_plain: impl Fn(&Path) -> bool) -> bool
     may
 }
 
+/// Each thread that code of a replica has created calls this first, in its domain.
+static AT_BIRTH: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// From now on, each thread that code of a replica creates calls `action` first, in the domain of the code. One action is
+/// kept.
+pub fn at_birth(action: fn()) {
+    AT_BIRTH.store(action as *mut c_void, Ordering::Release);
+}
+
+fn call_at_birth() {
+    let action = AT_BIRTH.load(Ordering::Acquire);
+    if !action.is_null() {
+        // SAFETY: stored by `at_birth`.
+        unsafe { std::mem::transmute::<*mut c_void, fn()>(action)() };
+    }
+}
+
+/// Calls the start routines of threads, for those who ask it to.
+static AROUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// A function that calls the start routine of a thread which code of a domain creates, by `run(start, argument)`, and returns its
+/// result.
+pub type Around = fn(domain: DomainId, run: Run, start: usize, argument: usize) -> usize;
+
+/// Calls a start routine.
+pub type Run = unsafe extern "C-unwind" fn(start: usize, argument: usize) -> usize;
+
+/// From now on, `around` calls the start routine of each thread that code of a domain creates. One function is kept.
+pub fn around_threads(around: Around) {
+    AROUND.store(around as *mut c_void, Ordering::Release);
+}
+
+/// Calls the start routine of the calling thread.
+///
+/// # Safety
+/// The creator gave the routine and its argument for this thread.
+pub(super) unsafe extern "C-unwind" fn run(start: usize, argument: usize) -> usize {
+    note_routine(start);
+    // SAFETY: by contract.
+    unsafe { guard::call_or_end("the start routine of a thread", start, [argument, 0, 0]) }
+}
+
 struct Birth {
     start: Start,
     argument: *mut c_void,
-    /// The domain whose code the thread runs; `None` for code that is no domain's.
+    /// The domain whose code the thread runs; `None` for code outside all domains.
     domain: Option<DomainId>,
     /// The domain that the thread belongs to, where it is noted.
     creator: Option<Domain>,
@@ -126,10 +170,18 @@ extern "C-unwind" fn begin(birth: *mut c_void) -> *mut c_void {
     if let Some(domain) = domain.filter(|_| is_one_of_many) {
         locale::begin_thread(domain);
     }
-    let arguments = [argument.expose_provenance(), 0, 0];
-    BEGIN.set((&raw const arguments).addr());
-    // SAFETY: the creator gave the routine and its argument for this thread.
-    let result =
-        unsafe { guard::call_or_end("the start routine of a thread", start as usize, arguments) };
+    call_at_birth();
+    let (start, argument) = (start as usize, argument.expose_provenance());
+    BEGIN.set((&raw const argument).addr());
+    let around = AROUND.load(Ordering::Acquire);
+    let result = match domain.filter(|_| !around.is_null()) {
+        Some(domain) => {
+            // SAFETY: stored by `around_threads`.
+            let around = unsafe { std::mem::transmute::<*mut c_void, Around>(around) };
+            around(domain, run, start, argument)
+        }
+        // SAFETY: the creator gave the routine and its argument for this thread.
+        None => unsafe { run(start, argument) },
+    };
     ptr::with_exposed_provenance_mut(result)
 }

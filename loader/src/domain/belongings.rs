@@ -1,6 +1,6 @@
-//! What code of a domain has of the process: mappings, thread keys, threads.
+//! The process resources that a domain's code holds: mappings, thread keys, threads.
 //!
-//! A library that is loaded once leaves it to the end of the process. A domain may end long before.
+//! A library that is loaded once leaves them to the end of the process. A domain may end long before.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub(crate) struct Belongings(Mutex<Lists>);
 struct Lists {
     /// Addresses that its code has mapped.
     mappings: Ranges,
-    /// Keys that its code has made.
+    /// Thread keys that its code has made.
     keys: BTreeSet<libc::pthread_key_t>,
     /// Threads that its code creates, and whose numbers are not known yet.
     newborn: usize,
@@ -30,7 +30,7 @@ struct Lists {
     full: usize,
 }
 
-/// A thread: the kernel's number of it, its stack, unless that is not known, and the address of its start routine.
+/// A thread: its kernel number, its stack, if known, and the address of its start routine.
 #[derive(Debug)]
 struct Thread {
     number: libc::pid_t,
@@ -57,8 +57,8 @@ impl Domain {
         self.0.belongings.stacks()
     }
 
-    /// How many threads that the domain's code has created have not ended, of those with a start routine in `code`. The
-    /// calling thread is not among them.
+    /// The number of unended threads that the domain's code has created with a start routine in `code`, without the
+    /// calling one.
     pub fn threads_of(&self, code: &Range<usize>) -> usize {
         self.0.belongings.threads_of(code)
     }
@@ -94,7 +94,7 @@ impl Belongings {
         self.0.lock().mappings.add(range);
     }
 
-    /// Forgets what of a range was noted, and returns it.
+    /// Forgets the noted parts of a range, and returns them.
     pub(crate) fn forget_mapping(&self, range: Range<usize>) -> Vec<Range<usize>> {
         self.0.lock().mappings.remove(range)
     }
@@ -132,7 +132,7 @@ impl Belongings {
         lists.threads.push(Thread { number: thread::number(), stack, start });
     }
 
-    /// What its code has mapped, in ascending order.
+    /// The mappings that its code has made, in ascending order.
     pub(crate) fn mappings(&self) -> Vec<Range<usize>> {
         self.0.lock().mappings.iter().collect()
     }
@@ -161,7 +161,7 @@ impl Belongings {
         (lists.newborn == 0).then(|| numbers.filter(|number| *number != own).collect())
     }
 
-    /// How many threads that run have begun in `code`, without the calling one.
+    /// The number of running threads that began in `code`, without the calling one.
     pub(crate) fn threads_of(&self, code: &Range<usize>) -> usize {
         let own = thread::number();
         let lists = &mut *self.0.lock();
@@ -170,7 +170,12 @@ impl Belongings {
         others.filter(|thread| code.contains(&thread.start)).count() + lists.newborn
     }
 
-    /// Deletes its keys, so that nothing is called for them at the end of a thread, and unmaps what it has mapped.
+    /// Has the ends of threads call nothing for its keys. The keys stay.
+    pub(crate) fn silence(&self) {
+        self.0.lock().keys.iter().for_each(|key| specific::silence(*key));
+    }
+
+    /// Deletes its keys, so that nothing is called for them at the end of a thread, and unmaps its mappings.
     ///
     /// # Safety
     /// No code of the domain runs, and nobody refers to the memory that it has mapped.

@@ -1,4 +1,4 @@
-//! The pages of a domain's data, for who keeps them elsewhere.
+//! The pages of a domain's data, for hosts that keep them elsewhere.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::domain::Domain;
 use crate::replica::Replica;
 use crate::sys::{page_down, page_up};
 
-/// Where the data of a replica is: whole pages, which are private to the process.
+/// The location of a replica's data: whole pages, private to the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicaData {
@@ -16,7 +16,7 @@ pub struct ReplicaData {
     pub path: PathBuf,
     /// Its variables, which are readable and writable (`.data`, `.bss`).
     pub variables: Vec<Range<usize>>,
-    /// What nobody writes after relocation, and is read-only (PT_GNU_RELRO).
+    /// The part that is read-only after relocation (PT_GNU_RELRO).
     pub constants: Option<Range<usize>>,
 }
 

@@ -1,12 +1,12 @@
-//! What an ended domain leaves to one that comes after it: the places of its replicas.
+//! The estate that an ended domain leaves to a later one: the places of its replicas.
 //!
 //! A place is the address range of a replica, with its constant pages mapped, and the places of its thread-local blocks.
-//! The next domain that loads the same images takes the same places, with fresh data. So the number of mappings, and of
-//! what threads have for a replica, is bounded by the largest number of domains that ever lived at once. Whatever still
-//! points to code of the ended domain points to the same code.
+//! The next domain that loads the same images takes the same places, with fresh data. So the largest number of domains that
+//! ever lived at once bounds the number of mappings, and of the blocks that threads keep for replicas. Pointers that still
+//! point to code of the ended domain point to the same code.
 //!
-//! A domain inherits from one ended domain only, the last one that had its first image. What it does not use goes on to
-//! the one after it.
+//! A domain inherits from one ended domain only, the last one that had its first image. Places that it does not use pass
+//! to the domain after it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::tls::Placed;
 /// The places that ended domains have left.
 static ESTATES: Mutex<Vec<Estate>> = Mutex::new(Rank::Estates, Vec::new());
 
-/// What one domain has left.
+/// The places that one domain has left.
 struct Estate {
     places: HashMap<ImageId, Arc<Replica>>,
     /// Its thunks stay mapped as long as the places are not used again.
     _domain: Domain,
 }
 
-/// What a domain has inherited.
+/// The places that a domain has inherited.
 #[derive(Default)]
 pub(crate) struct Inheritance {
     /// Whether it has looked for an estate.

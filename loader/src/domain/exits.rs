@@ -2,14 +2,14 @@
 //!
 //! The C library has one list of exit handlers for a process, and `__cxa_finalize`, which each library calls at its end,
 //! goes through all of it (stdlib/cxa_finalize.c). A large C++ library registers ten thousand handlers. With one for each
-//! domain the ends of many domains would take time by the square of their number, and the list some 0.7 MiB for each.
+//! domain the ends of many domains would take time quadratic in their number, and the list some 0.7 MiB for each.
 //!
-//! So a domain has a list of its own, as a program has, and keeps its order: last registered, first called. The C
-//! library's list has *marks* of it. A mark stands for the handlers that were registered from some place on, and calls those that
-//! have not been called. There is a mark for each handler, except for those that the constructors of one library register: they
-//! have one at the first of them, and one after the last. So a handler is always called before all that was there when it was
-//! registered, as in one program. Handlers of constructors are also called before what a library of the system has registered
-//! while these constructors ran; one program would call those in between.
+//! So a domain keeps a list of its own, as a program does, in the usual order: last registered, first called. The C
+//! library's list holds *marks* of it. A mark stands for the handlers that were registered from some place on, and calls those
+//! not yet called. Each handler gets a mark, except for those that the constructors of one library register: they
+//! share one at the first of them, and one after the last. So a handler always runs before all those registered before it,
+//! as in one program. Handlers of constructors also run before those that a library of the system registered while these
+//! constructors ran; one program would interleave them.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(crate) struct Exits(Arc<Shared>);
 struct Shared {
     domain: DomainId,
     list: Mutex<List>,
-    /// Whether marks mean nothing any more.
+    /// Whether marks have become void.
     has_ended: AtomicBool,
 }
 
@@ -45,11 +45,11 @@ struct Mark {
 struct List {
     /// In the order of their registrations. Places do not change, so a handler that was called leaves a gap.
     handlers: Vec<Registered>,
-    /// Whose they are.
+    /// Their owners.
     owners: Vec<Owner>,
     /// How many have been registered in all.
     count: u64,
-    /// Constructors that run, the innermost last.
+    /// Running constructors, the innermost last.
     constructions: Vec<Construction>,
 }
 
@@ -84,8 +84,7 @@ impl Exits {
         Exits(Arc::new(Shared { domain, list, has_ended: AtomicBool::new(false) }))
     }
 
-    /// Registers a handler, as `__cxa_atexit` does, and returns what that would: 0, or another number if there is no
-    /// memory.
+    /// Registers a handler, as `__cxa_atexit` does, and returns its status: 0, or another number if memory is exhausted.
     pub(crate) fn register(&self, handler: Handler, argument: usize, handle: usize) -> c_int {
         let (place, is_marked) = self.0.list.lock().add(handler, argument, handle);
         if is_marked {
@@ -105,14 +104,14 @@ impl Exits {
         Constructing(self)
     }
 
-    /// Calls the handlers whose handle `is_meant`, last registered first, and those that they register meanwhile.
+    /// Calls the handlers whose handle `is_meant` accepts, last registered first, and those that they register meanwhile.
     pub(crate) fn finalize(&self, is_meant: impl Fn(usize) -> bool) {
         let mut below = usize::MAX;
         let mut count = 0;
         loop {
             let (place, registered) = {
                 let list = &mut *self.0.list.lock();
-                // As in the C library, what was registered meanwhile comes first.
+                // As in the C library, handlers registered meanwhile come first.
                 if list.count != count {
                     (below, count) = (usize::MAX, list.count);
                 }
@@ -148,7 +147,7 @@ impl Exits {
         result
     }
 
-    /// What the marks are registered with: an address that nobody else uses.
+    /// The handle that the marks are registered with: an address that nobody else uses.
     fn handle(&self) -> *mut c_void {
         Arc::as_ptr(&self.0).cast_mut().cast()
     }
@@ -170,7 +169,7 @@ impl Drop for Constructing<'_> {
     }
 }
 
-/// Calls what a mark stands for.
+/// Calls the handlers that a mark stands for.
 unsafe extern "C-unwind" fn at_mark(mark: *mut c_void, status: c_int) {
     // SAFETY: made by `Exits::mark` for this call alone: the C library calls a function once.
     let Mark { of, from } = *unsafe { Box::from_raw(mark.cast::<Mark>()) };
@@ -178,11 +177,11 @@ unsafe extern "C-unwind" fn at_mark(mark: *mut c_void, status: c_int) {
         return;
     }
     if domain::by_id(of.domain).is_some_and(|domain| domain.is_busy()) {
-        // Nor do those that are older: what they take away was there first.
+        // Nor do older ones: the data that they destroy was there first.
         of.has_ended.store(true, Ordering::Release);
         return;
     }
-    // SAFETY: what runs until the guard's end is code of the domain.
+    // SAFETY: until the guard's end only code of the domain runs.
     let _inside = unsafe { current::enter(of.domain) };
     loop {
         let Some((_, registered)) = of.list.lock().take_last(from..usize::MAX, |_| true) else {
@@ -228,7 +227,7 @@ impl List {
         (place, is_marked)
     }
 
-    /// Takes a handler out that could not be marked.
+    /// Removes a handler that could not be marked.
     fn remove(&mut self, place: usize) {
         if let Some(registered) = self.handlers.get_mut(place) {
             registered.handler = None;
@@ -238,7 +237,7 @@ impl List {
         }
     }
 
-    /// Takes the last handler out whose place is in `places` and whose handle `is_meant`.
+    /// Removes the last handler whose place is in `places` and whose handle `is_meant` accepts.
     fn take_last(
         &mut self,
         places: Range<usize>,

@@ -1,4 +1,4 @@
-//! What an address belongs to, for who gets addresses from code of replicas and must tell what they are.
+//! The replica that an address belongs to, for callers that must interpret addresses from replicas' code.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Located {
         !self.domain.is_one_of_many()
     }
 
-    /// The replica's file, which all of its replicas have in common.
+    /// The replica's image, which all of the file's replicas share.
     pub fn image(&self) -> ImageId {
         self.replica.image.id
     }
@@ -47,7 +47,7 @@ impl Located {
         self.address - self.replica.base
     }
 
-    /// Whether `address` is a place in this replica that nobody ever writes: in a segment that is mapped without that right.
+    /// Whether `address` lies in this replica where nobody ever writes: in a segment mapped without write access.
     pub fn has_constant(&self, address: *const c_void) -> bool {
         self.replica.image.segments.iter().filter(|segment| !segment.write).any(|segment| {
             let start = self.replica.address(segment.address as u64);

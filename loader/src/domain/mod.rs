@@ -2,12 +2,12 @@
 
 pub(crate) mod belongings;
 pub(crate) mod data;
-pub(crate) mod entry;
 pub(crate) mod estate;
 pub(crate) mod exits;
 pub(crate) mod located;
 pub(crate) mod needs;
 pub(crate) mod order;
+pub(crate) mod replica_entry;
 pub(crate) mod uses;
 
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use crate::bind::binding::Binding;
 use crate::bind::plan::Interposed;
 use crate::bind::scope::{Order, Scope};
 use crate::domain::belongings::Belongings;
-use crate::domain::entry::Entries;
 use crate::domain::estate::Inheritance;
 use crate::domain::exits::Exits;
+use crate::domain::replica_entry::Entries;
 use crate::domain::uses::Uses;
 use crate::id::DomainId;
 use crate::image::symbols::{Name, Symbol};
@@ -33,7 +33,7 @@ use crate::replica::Replica;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::Thunks;
 use crate::sys::clibrary::CLibrary;
-use crate::sys::environ::{Environment, Steady};
+use crate::sys::environ::{Environment, forget_locale_variables};
 use crate::sys::lock::{Mutex, Once, Rank, Reentrant};
 use crate::sys::record_locks::Owner;
 use crate::system::SYSTEM;
@@ -70,15 +70,15 @@ impl GlobalNeeds {
 
 /// The replicas of a domain.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct DomainState {
     /// In load order.
     pub entries: Entries,
-    /// Those opened with RTLD_GLOBAL, in the order in which they became so.
+    /// Those opened with RTLD_GLOBAL, in the order in which they became global.
     pub globals: Vec<Arc<Replica>>,
     /// The needs of `globals` outside of the domain. References of global replicas find them, and so do
     /// references of all others (dlopen(3), RTLD_GLOBAL).
     pub global_needs: GlobalNeeds,
-    /// What keeps replicas loaded. Only a domain that extends the program unloads replicas.
+    /// The uses that keep replicas loaded. Only a domain that extends the program unloads replicas.
     pub uses: Uses,
 }
 
@@ -92,33 +92,33 @@ pub(crate) struct DomainInner {
     pub commons: Option<Arc<DomainInner>>,
     /// One load at a time; a constructor may come back on the same thread.
     pub serial: Reentrant,
-    pub state: Mutex<State>,
-    /// What stands for definitions in all code that may get memory of its libraries.
+    pub state: Mutex<DomainState>,
+    /// Replacements for definitions, in all code that may receive memory from its libraries.
     pub everywhere: Arc<[Everywhere]>,
     pub interposed: Arc<Interposed>,
-    /// The place of the loader's own `__tls_get_addr` in the table; none if another function answers for it.
+    /// The place of the loader's own `__tls_get_addr` in the table; none if another function replaces it.
     pub tls_get_addr: Option<u32>,
     pub thunks: Thunks,
     /// The environment that only this domain has; none if it uses the process's.
     /// Boxed: thunks and relocated words hold its address.
     pub environment: Option<Box<Environment>>,
-    /// What it has of the C library's state, if it is one of many. Boxed: thunks hold addresses in it.
+    /// Its own C library state, if it is one of many. Boxed: thunks hold addresses in it.
     pub c_library: Option<Box<CLibrary>>,
-    /// What `environ` is for the replica that has a steady one. Boxed for the same reason.
-    pub _steady_environ: Option<Box<Steady>>,
+    /// The variable `environ` of the replica that has a steady one. Boxed for the same reason.
+    pub _steady_environ: Option<Box<Environment>>,
     /// Its address is the handle of `dlopen(NULL)`.
     pub handle: Box<LinkMap>,
-    /// What its code has of the process.
+    /// The process resources that its code holds.
     pub belongings: Belongings,
     /// The owner of its record locks. Boxed: thunks hold its address.
     pub record_locks: Box<Owner>,
     /// Its exit handlers, if it is one of many.
     pub exits: Exits,
-    /// Says whether threads run its code, other than the one that asks.
+    /// Says whether threads other than the asking one run its code.
     pub is_busy: Once<IsBusy>,
-    /// Places that an ended domain has left it.
+    /// Places that it inherited from an ended domain.
     pub inherited: Mutex<Inheritance>,
-    /// Whether pages of its replicas' data may be others than the loader has mapped.
+    /// Whether pages of its replicas' data may have been replaced since the loader mapped them.
     pub data_was_replaced: AtomicBool,
 }
 
@@ -141,7 +141,7 @@ impl std::fmt::Debug for Domain {
 static DOMAINS: Mutex<BTreeMap<DomainId, Arc<DomainInner>>> =
     Mutex::new(Rank::Domains, BTreeMap::new());
 
-/// Enters a new domain.
+/// Adds a new domain to the list.
 pub(crate) fn register(domain: &Domain) {
     DOMAINS.lock().insert(domain.id(), domain.0.clone());
 }
@@ -152,6 +152,7 @@ pub(crate) fn forget(id: DomainId) {
     if let Some(library) = ended.as_ref().and_then(|ended| ended.c_library.as_ref()) {
         library.end();
     }
+    forget_locale_variables(id);
     locale::forget(id);
 }
 
@@ -165,25 +166,25 @@ pub(crate) fn find(is_it: impl Fn(&Domain) -> bool) -> Option<Domain> {
     DOMAINS.lock().values().map(|inner| Domain(inner.clone())).find(is_it)
 }
 
-/// Whether an exit of the process must leave some domain as it is.
+/// Whether an exit of the process must leave some domain untouched.
 pub(crate) fn is_any_busy() -> bool {
     let all: Vec<_> = DOMAINS.lock().values().cloned().map(Domain).collect();
     all.iter().any(Domain::is_busy)
 }
 
-/// Says of a domain whether threads run its code.
+/// Tells whether threads run a domain's code.
 pub(crate) type IsBusy = Box<dyn Fn(&Domain) -> bool + Send + Sync>;
 
 impl Domain {
-    /// Leaves the domain as it is at an exit of the process while `is_busy`: its exit handlers and destructors do not run
-    /// then, nor those of libraries that exist once for all domains. They would take away what other threads use. The
+    /// Leaves the domain untouched at an exit of the process while `is_busy`: its exit handlers and destructors do not run
+    /// then, nor those of libraries that exist once for all domains. They would destroy data that other threads use. The
     /// exiting thread asks; the first call of this function counts.
     pub fn leave_at_exit_if(&self, is_busy: impl Fn(&Domain) -> bool + Send + Sync + 'static) {
         let is_busy: IsBusy = Box::new(is_busy);
         let _ = self.0.is_busy.get_or_try_init(|| Ok::<_, ()>(is_busy));
     }
 
-    /// Whether an exit of the process must leave it as it is.
+    /// Whether an exit of the process must leave it untouched.
     pub(crate) fn is_busy(&self) -> bool {
         self.0.is_busy.get().is_some_and(|is_busy| is_busy(self))
     }
@@ -204,7 +205,7 @@ impl Domain {
         self.0.id
     }
 
-    /// The name that it was made with, for messages.
+    /// Its name, for messages.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -280,7 +281,7 @@ impl Domain {
         }
         let default = self.default_scope();
         let scope = match self.scopes_of(asker).first() {
-            // Later loads have brought further images.
+            // Later loads have added images.
             Some(scope) => Scope { uniques: default.uniques, ..(**scope).clone() },
             None => default,
         };
@@ -293,7 +294,7 @@ impl Domain {
         self.hand_out(self.or_its_own(scope.find(name, None, true)?, name))
     }
 
-    /// What a look-up of `name` has found, or what the domain has for itself in place of the C library's.
+    /// The definition that a look-up of `name` has found, or the domain's own in place of the C library's.
     pub(crate) fn or_its_own(&self, found: Binding, name: Name<'_>) -> Binding {
         let Binding::Fixed { address, .. } = found else { return found };
         self.0.interposed.in_the_c_library(address, name.text).unwrap_or(found)
@@ -310,8 +311,8 @@ impl Domain {
         self.address_of(binding)
     }
 
-    /// The address of what a look-up was bound to: of a function (after an indirect function's resolver was called), or of the
-    /// calling thread's copy of thread-local data.
+    /// The address that a look-up's binding stands for: a function's (after calling an indirect function's resolver), or that of
+    /// the calling thread's copy of thread-local data.
     fn address_of(&self, binding: Binding) -> Option<usize> {
         match binding {
             Binding::Fixed { address, .. } => Some(address),

@@ -6,32 +6,12 @@ use std::sync::Arc;
 
 use crate::bind::plan::Plan;
 use crate::bind::scope::Scope;
-use crate::domain::{Domain, State};
+use crate::domain::replica_entry::Need;
+use crate::domain::{Domain, DomainState};
 use crate::error::{Error, Result};
 use crate::image::ImageId;
 use crate::replica::Replica;
 use crate::system::{SYSTEM, SystemObject};
-
-/// A DT_NEEDED entry of a loaded replica, or an object that it is a filter of. It names replicas by their
-/// images, so that replicas that need each other do not keep each other in memory.
-#[derive(Clone, Debug)]
-pub(crate) enum Need {
-    Replica(ImageId),
-    /// A replica of the domain. Lookups ask it before its filter (DT_FILTER, DT_AUXILIARY).
-    Filtee(ImageId),
-    Commons(ImageId),
-    System(Arc<SystemObject>),
-}
-
-impl Need {
-    /// The image of the domain that it names, if it names one.
-    pub(crate) fn in_domain(&self) -> Option<ImageId> {
-        match self {
-            Need::Replica(image) | Need::Filtee(image) => Some(*image),
-            Need::Commons(_) | Need::System(_) => None,
-        }
-    }
-}
 
 /// A replica and its needs, direct and indirect, breadth first.
 #[derive(Default)]
@@ -133,13 +113,18 @@ pub(crate) fn needed_by(domain: &Domain, root: &Arc<Replica>) -> Needed {
 /// after it. A definition that stays for good at the time of binding does not count for the order (glibc,
 /// elf/dl-lookup.c, add_dependency). The replicas of a load are recorded in the order in which glibc relocates
 /// them. `scope` is the scope of the load if the replica was opened: it leads to all of that scope.
-pub(crate) fn note_bindings(state: &mut State, image: ImageId, plan: &Plan, scope: Option<&Scope>) {
+pub(crate) fn note_bindings(
+    state: &mut DomainState,
+    image: ImageId,
+    plan: &Plan,
+    scope: Option<&Scope>,
+) {
     for bound in &plan.images {
         let is_near = match scope {
             Some(scope) => scope.local.iter().any(|near| near.id == bound.image),
             None => leads_to(state, image, bound.image),
         };
-        // What is unique is one entity for the program's life (glibc, elf/dl-lookup.c, do_lookup_unique).
+        // A unique symbol is one entity for the program's life (glibc, elf/dl-lookup.c, do_lookup_unique).
         if bound.first_is_unique {
             state.uses.keep(bound.image);
         }
@@ -157,7 +142,7 @@ pub(crate) fn note_bindings(state: &mut State, image: ImageId, plan: &Plan, scop
 
 /// Records that the code of `caller` has asked for a definition of the replica of `image`. That replica stays
 /// as long as the caller does.
-pub(crate) fn note_reference(state: &mut State, caller: &Replica, image: ImageId) {
+pub(crate) fn note_reference(state: &mut DomainState, caller: &Replica, image: ImageId) {
     let ends_before = !state.uses.keeps(image) && !leads_to(state, caller.image.id, image);
     let Some(entry) = state.entries.of_mut(caller) else { return };
     entry.bound.insert(image);
@@ -168,7 +153,7 @@ pub(crate) fn note_reference(state: &mut State, caller: &Replica, image: ImageId
 
 /// Whether the replica of `from` ends before that of `image` without being bound to it: it is the same image,
 /// or is known to lead to it (glibc, elf/dl-lookup.c, add_dependency, which checks `l_initfini` first).
-pub(crate) fn leads_to(state: &State, from: ImageId, image: ImageId) -> bool {
+pub(crate) fn leads_to(state: &DomainState, from: ImageId, image: ImageId) -> bool {
     from == image
         || match state.uses.opened.get(&from) {
             Some(all) => all.contains(&image),
@@ -182,7 +167,7 @@ pub(crate) fn leads_to(state: &State, from: ImageId, image: ImageId) -> bool {
 /// Adds this `scope` of a load to its needs that were loaded before. They search it too for late calls, and
 /// for RTLD_DEFAULT in a domain that extends the `program`. A replica that has not begun yet belongs to an
 /// enclosing load and does not get the scope (glibc, elf/dl-open.c, update_scopes).
-pub(crate) fn extend_scopes(state: &mut State, scope: &Arc<Scope>, program: bool) {
+pub(crate) fn extend_scopes(state: &mut DomainState, scope: &Arc<Scope>, program: bool) {
     for image in &scope.local {
         if let Some(earlier) = state.entries.get_mut(image.id)
             && earlier.has_begun()
@@ -197,8 +182,8 @@ pub(crate) fn extend_scopes(state: &mut State, scope: &Arc<Scope>, program: bool
 /// never opened itself then has a scope of its own: itself and the libraries that it names in DT_NEEDED. It
 /// counts as opened for the order of destructors and for later opens (glibc, elf/dl-close.c,
 /// _dl_close_worker).
-pub(crate) fn leave_scopes(state: &mut State) {
-    let State { entries, uses, .. } = state;
+pub(crate) fn leave_scopes(state: &mut DomainState) {
+    let DomainState { entries, uses, .. } = state;
     let images: Vec<_> = entries.replicas().map(|replica| replica.image.clone()).collect();
     let loaded: HashSet<ImageId> = images.iter().map(|image| image.id).collect();
     let is_open =

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::domain::entry::{Entries, Entry};
+use crate::domain::replica_entry::{Entries, ReplicaEntry};
 use crate::domain::uses::{Opened, Uses};
 use crate::image::ImageId;
 use crate::replica::Replica;
@@ -42,9 +42,9 @@ pub(crate) fn dependencies_first(
 pub(crate) enum Root {
     /// Something else needs it, like the others.
     None,
-    /// It was opened, and that loaded it.
+    /// Its own open loaded it.
     New,
-    /// It was opened, and another load had brought it before.
+    /// It was opened after another load had brought it.
     AlreadyLoaded,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn with_first(mut ordered: Vec<Arc<Replica>>) -> Vec<Arc<Replica>> {
 /// before those that it needs or is bound to; otherwise load order holds. Replicas that were opened themselves
 /// know everything that they lead to (glibc's `l_initfini`).
 pub(crate) fn of_destruction(entries: &Entries, uses: &Uses) -> Vec<Arc<Replica>> {
-    let entries: Vec<&Entry> = entries.iter().collect();
+    let entries: Vec<&ReplicaEntry> = entries.iter().collect();
     let places = places(entries.iter().map(|entry| &entry.replica));
     let needed: Vec<Vec<usize>> =
         entries.iter().map(|entry| leads_to(entry, &uses.opened, &places)).collect();
@@ -122,7 +122,7 @@ fn places<'a>(replicas: impl Iterator<Item = &'a Arc<Replica>>) -> HashMap<Image
 }
 
 /// The positions in the list of the replicas that `entry` leads to: its needs, or everything that it leads to.
-fn leads_to(entry: &Entry, opened: &Opened, places: &HashMap<ImageId, usize>) -> Vec<usize> {
+fn leads_to(entry: &ReplicaEntry, opened: &Opened, places: &HashMap<ImageId, usize>) -> Vec<usize> {
     let place = |image: ImageId| places.get(&image).copied();
     match opened.get(&entry.replica.image.id) {
         Some(all) => all.iter().copied().filter_map(place).collect(),

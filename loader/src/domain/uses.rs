@@ -20,12 +20,12 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// One more handle.
+    /// Adds one handle.
     pub(crate) fn open(&mut self, image: ImageId) {
         *self.handles.entry(image).or_default() += 1;
     }
 
-    /// The image's replica stays for good. False if that was known.
+    /// Keeps the image's replica for good. False if it was kept already.
     pub(crate) fn keep(&mut self, image: ImageId) -> bool {
         self.kept.insert(image)
     }
@@ -48,7 +48,7 @@ impl Uses {
         self.kept.contains(&image)
     }
 
-    /// One handle less; false if there was none.
+    /// Removes one handle; false if the image had none.
     pub(crate) fn close(&mut self, image: ImageId) -> bool {
         match self.handles.get_mut(&image) {
             Some(count) if *count > 1 => *count -= 1,

@@ -11,7 +11,7 @@ pub(crate) struct Dynamic<'a> {
     pub soname: Option<&'a str>,
     pub needed: Vec<&'a str>,
     /// Objects whose definitions stand before its own (DT_FILTER, DT_AUXILIARY), and whether it
-    /// cannot do without them.
+    /// requires them.
     pub filtees: Vec<(&'a str, bool)>,
     pub rpath: Option<&'a str>,
     pub runpath: Option<&'a str>,

@@ -51,12 +51,12 @@ pub(crate) struct Layout {
     pub tls: Option<Tls>,
     pub relro: Option<(usize, usize)>,
     pub unwind_header: Option<usize>,
-    /// Whether it asks for executable stacks: by PF_X of PT_GNU_STACK, or by having no PT_GNU_STACK (glibc,
+    /// Whether it asks for executable stacks: by PF_X of PT_GNU_STACK, or by lacking PT_GNU_STACK (glibc,
     /// DEFAULT_STACK_PERMS).
     pub executable_stack: bool,
     /// PT_DYNAMIC: relative address and size.
     pub dynamic: (usize, usize),
-    /// Lowest p_vaddr, rounded down to a page: what relative addresses are relative to.
+    /// Lowest p_vaddr, rounded down to a page: the origin of relative addresses.
     pub first: u64,
 }
 
@@ -330,7 +330,7 @@ fn program_headers(
     }
     if head.e_type != header::ET_DYN {
         return malformed(format!(
-            "it is no shared object: its type is {}",
+            "it is not a shared object: its type is {}",
             header::et_to_str(head.e_type)
         ));
     }
@@ -347,8 +347,8 @@ fn program_headers(
     Ok(table.chunks_exact(ENTRY).map(copied).collect())
 }
 
-/// What glibc too asks of the rest of e_ident (elf/dl-load.c, open_verify). Bytes behind those that the gABI names
-/// are for later meanings.
+/// Makes glibc's checks of the rest of e_ident (elf/dl-load.c, open_verify). Bytes behind those that the gABI names
+/// are reserved for later meanings.
 fn check_identity(identity: &[u8]) -> Result<(), Problem> {
     let [version, system, release] =
         [header::EI_VERSION, header::EI_OSABI, header::EI_ABIVERSION].map(|at| identity[at]);

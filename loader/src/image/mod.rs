@@ -3,11 +3,11 @@
 mod dynamic;
 mod header;
 #[cfg(test)]
-mod properties;
+mod property_tests;
 pub(crate) mod provided;
+mod relocation_targets;
 pub(crate) mod relocations;
 pub(crate) mod symbols;
-mod targets;
 pub(crate) mod versions;
 
 use std::borrow::Cow;
@@ -27,10 +27,10 @@ use crate::sys::lock::{Mutex, Once, Rank};
 pub(crate) use dynamic::Dynamic;
 use header::Layout;
 pub(crate) use header::{Segment, Tls};
+pub(crate) use relocation_targets::Targets;
 use relocations::Rela;
 pub(crate) use symbols::SymbolTable;
 use symbols::{Name, Symbol};
-pub(crate) use targets::Targets;
 
 /// Identifies an image for as long as the process runs; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ pub struct ImageId(u32);
 pub(crate) struct Image {
     pub id: ImageId,
     pub path: PathBuf,
-    /// Its file, if no path leads to it that others know: a memory file, or one that was deleted.
+    /// Its file, if no path known to others leads to it: a memory file, or a deleted one.
     kept: Option<Arc<File>>,
     pub file_id: FileId,
     pub segments: Vec<Segment>,
@@ -144,7 +144,7 @@ impl Image {
 
     /// Its file, for mappings of it.
     ///
-    /// A file on disk is opened again each time. What is opened must be the file that was parsed, by device,
+    /// A file on disk is opened again each time. It must still be the file that was parsed, by device,
     /// inode, size and time of change: replicas share its text, and plans are made from its bytes. Images are
     /// looked up by a path that leads to the file at that time, so this fails only where the file is
     /// replaced or made unreadable in the middle of a load, or where descriptors are used up.
@@ -157,7 +157,7 @@ impl Image {
             return Ok(Content::Kept(file));
         }
         let opened = self.open_at(&self.path);
-        // It may have been found by another path, and the first one be gone.
+        // It may have been found by another path, and the first path may be gone.
         let again = |error| match IMAGES.found_at(self.file_id) {
             Some(path) => self.open_at(&path),
             None => Err(error),
@@ -175,8 +175,8 @@ impl Image {
 
     /// The path by which other processes, and others in this one, find its bytes.
     ///
-    /// Debuggers and symbolizers open the name of an object. Some run `addr2line` on it, and fail if there is no
-    /// such file.
+    /// Debuggers and symbolizers open the name of an object. Some run `addr2line` on it, and fail if the
+    /// file does not exist.
     pub(crate) fn public_path(&self) -> Cow<'_, Path> {
         match &self.kept {
             Some(file) => Cow::Owned(file::public_path(file)),
@@ -191,7 +191,7 @@ impl Image {
         })
     }
 
-    /// Its unique definition (STB_GNU_UNIQUE) of `name`, whatever version it has: unique is the name (glibc,
+    /// Its unique definition (STB_GNU_UNIQUE) of `name`, whatever its version: the name is unique (glibc,
     /// elf/dl-lookup.c, do_lookup_unique).
     pub(crate) fn unique(&self, name: Name<'_>) -> Option<Symbol> {
         let (_, symbol) = self.symbols.lookup(name, None, true)?;
@@ -265,7 +265,7 @@ impl Image {
         let mut word = [0; size_of::<u64>()];
         if let Some(segment) = self.segments.iter().find(|segment| segment.holds(at, word.len())) {
             let start = at - segment.address;
-            // Behind the file's part begins as zeroes.
+            // Memory behind the file's part begins as zeroes.
             let length = segment.file_size.saturating_sub(start).min(word.len());
             if length > 0 {
                 let offset = segment.offset as usize + start;
@@ -330,7 +330,7 @@ pub(crate) struct ImageCache {
 
 struct Known {
     image: Arc<Image>,
-    /// By which path it was found last, if that is not the image's own.
+    /// The path by which it was found last, if that is not the image's own.
     found_at: Option<PathBuf>,
 }
 
@@ -360,7 +360,7 @@ impl ImageCache {
         if let Some(image) = known(&id) {
             return Ok(image);
         }
-        // $ORIGIN and debuggers want the real place, not the symbolic link that led to it.
+        // $ORIGIN and debuggers need the real place, not the symbolic link that led to it.
         let (resolved, lasts) = match provided::canonical(path) {
             // It is open, so it has lost its name: /proc/self/fd/N of a deleted file, or of a memory file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => (path.to_owned(), false),
@@ -376,7 +376,7 @@ impl ImageCache {
         self.by_file.lock().contains_key(&id)
     }
 
-    /// The image whose bytes are `bytes`, under a name that is no path.
+    /// The image whose bytes are `bytes`, under a name that need not be a path.
     /// The same bytes under the same name are the same image.
     pub(crate) fn open_bytes(&self, name: &str, bytes: &[u8]) -> Result<Arc<Image>> {
         let path = PathBuf::from(name);
@@ -392,7 +392,7 @@ impl ImageCache {
         self.insert(Image::parse(path, false, file)?, None)
     }
 
-    /// The image with these bytes, if there is one.
+    /// The image with these bytes, if one exists.
     pub(crate) fn with_bytes(&self, bytes: &[u8]) -> Option<Arc<Image>> {
         let images = self.by_file.lock();
         images.values().find(|known| known.image.bytes == bytes).map(|known| known.image.clone())

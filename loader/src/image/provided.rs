@@ -1,4 +1,4 @@
-//! Files that are on no disk: a path that only this loader knows, with the caller's bytes.
+//! Files without a disk: a path that only this loader knows, with the caller's bytes.
 //!
 //! They are for libraries inside containers (an archive, an executable). Everything that uses paths
 //! works on them as on files: rules, RPATH with `$ORIGIN`, needed names, `dlopen` by code in replicas.
@@ -29,7 +29,7 @@ static FILES: Mutex<BTreeMap<PathBuf, Arc<File>>> =
 /// is loaded twice because it has two paths.
 ///
 /// # Errors
-/// [`Error::Io`] if there is no memory file to be had, or if the path stands for other bytes.
+/// [`Error::Io`] if the kernel gives no memory file, or if the path stands for other bytes.
 pub fn provide(path: &Path, bytes: &[u8]) -> Result<()> {
     let failed = |action| {
         let object = path.to_owned();
@@ -79,7 +79,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The identity of the regular file at `path`, provided or not, if there is one. An error means that this
+/// The identity of the regular file at `path`, provided or not, if it exists. An error means that this
 /// cannot be known now.
 pub(crate) fn regular_file(path: &Path) -> io::Result<Option<FileId>> {
     match find(path) {

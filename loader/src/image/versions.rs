@@ -94,12 +94,12 @@ impl<'a> Versions<'a> {
         Some(())
     }
 
-    /// The versions that the object needs, each with the name of the library that is to define it.
+    /// The versions that the object needs, each with the name of the library that should define it.
     pub(crate) fn needed(&self) -> &[(&'a [u8], &'a [u8])] {
         &self.needed
     }
 
-    /// Whether the object defines versions, and this one not.
+    /// Whether the object defines versions, but not this one.
     pub(crate) fn lacks(&self, version: &[u8]) -> bool {
         !self.defined.is_empty() && !self.defined.contains(&version)
     }
@@ -140,12 +140,12 @@ impl<'a> Versions<'a> {
         match wanted {
             Some(wanted) => {
                 let own = self.at(entry);
-                // `dlvsym` wants the very version (glibc's `r_found_version.hidden`).
+                // `dlvsym` requires that very version (glibc's `r_found_version.hidden`).
                 let unversioned = own.is_none() && entry & HIDDEN == 0 && !newest;
                 if own == Some(wanted) || unversioned { Match::Yes } else { Match::No }
             }
             // Index 2 is the oldest version that an object defines: an unversioned reference was
-            // linked before there were others. `dlsym` wants the newest, which is the default.
+            // linked before others existed. `dlsym` takes the newest, which is the default.
             None if entry & !HIDDEN >= if newest { 2 } else { 3 } => {
                 if entry & HIDDEN == 0 {
                     Match::IfOnly

@@ -12,8 +12,8 @@
 //! dropped: the system loader would load the replicated object again. A node whose path only this loader
 //! knows goes to the commons too.
 //!
-//! A file that domains have apart ([`Decision::Apart`]) is replicated for the replicated nodes, and the others have the system's.
-//! So its symbols tie nobody to the domain.
+//! A file that domains have apart ([`Decision::Apart`]) is replicated for the replicated nodes, and the others use the
+//! system's. So its symbols tie nobody to the domain.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use crate::replica::Replica;
 use crate::sys::file::{FileId, is_refusal};
 use crate::system::{SYSTEM, System, SystemObject};
 
-/// What rules say of a file, before its symbols are looked at.
+/// The rules' verdict on a file, before its symbols are examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ruling<'a> {
     /// A rule gives it a class.
     Class(Class, &'a str),
     /// A rule leaves it to its symbols.
     Symbols(&'a str),
-    /// A rule gives each domain its own, and the system's to what is shared.
+    /// A rule gives each domain its own, and the system's to shared libraries.
     Apart(&'a str),
     /// The domain brings it.
     Brought,
@@ -78,24 +78,24 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// Whether a rule shares it, as far as its symbols do not object.
+    /// Whether a rule shares it, unless its symbols object.
     fn shares(self) -> bool {
         matches!(self, Ruling::Class(Class::Commons | Class::System, _) | Ruling::Symbols(_))
     }
 
-    /// Whether it is to be replicated, as far as its symbols and its users do not object.
+    /// Whether it is to be replicated, unless its symbols or its users object.
     pub(crate) fn replicates(self) -> bool {
         matches!(self, Ruling::Class(Class::Replicate, _)) || self.is_own()
     }
 
-    /// Whether it is the domain's as far as its users do not object.
+    /// Whether it is the domain's, unless its users object.
     fn is_own(self) -> bool {
         matches!(self, Ruling::Apart(_) | Ruling::Brought)
     }
 }
 
-/// The object of `image` that the system loader has, if code of `domain` that opens the file means that object: no
-/// rule gives the file to the domain, and neither do its symbols.
+/// The system loader's object of `image`, if code of `domain` that opens the file means that object: no rule gives the
+/// file to the domain, and neither do its symbols.
 pub(crate) fn object_for(domain: &Domain, image: &Image) -> Result<Option<Arc<SystemObject>>> {
     let Some(object) = SYSTEM.by_file(image.file_id) else { return Ok(None) };
     if domain.0.program {
@@ -110,7 +110,7 @@ pub(crate) fn object_for(domain: &Domain, image: &Image) -> Result<Option<Arc<Sy
 }
 
 impl Surroundings<'_> {
-    /// Whether a rule shares `image`, and no symbol of the domain speaks against that.
+    /// Whether a rule shares `image`, and its symbols do not object.
     pub(super) fn is_shared_by_rule(&self, image: &Image) -> Result<bool> {
         let ruling = self.ruling(&image.path)?;
         let by_symbols = matches!(ruling, Ruling::Symbols(_));
@@ -122,17 +122,17 @@ impl Surroundings<'_> {
         !self.program && self.policy.is_apart(&image.path)
     }
 
-    /// Whether `image` is the domain's as far as its users do not object.
+    /// Whether `image` is the domain's, unless its users object.
     pub(super) fn is_own(&self, image: &Image) -> Result<bool> {
         Ok(self.ruling(&image.path)?.is_own())
     }
 
-    /// Whether the domain must have a copy of its own of `object`, which the system loader has: the object, or one
+    /// Whether the domain needs its own copy of `object`, which the system loader has loaded: the object, or one
     /// that it needs, refers to a symbol of the domain. It is bound to the program's definition of that symbol,
-    /// which is that of another world: the program may have a copy of its own of what the domain replicates.
+    /// which belongs to another world: the program may have its own copy of a library that the domain replicates.
     ///
-    /// `ruling` is that of its file. A file that a rule gives to the system stays there, and what cannot be read any
-    /// more cannot be replicated.
+    /// `ruling` is that of its file. A file that a rule gives to the system stays there, and a file that cannot be
+    /// read any more cannot be replicated.
     pub(super) fn belongs_to_domain(
         &self,
         object: &Arc<SystemObject>,
@@ -220,7 +220,7 @@ impl Closure {
         Ok(())
     }
 
-    /// Leads edges of nodes that are not replicated to the system's own of what domains have apart.
+    /// Leads edges of unreplicated nodes to the system's copies of libraries that domains have apart.
     fn lead_to_the_system(&mut self, rulings: &[Ruling<'_>], around: &Surroundings<'_>) {
         let is_apart = |index: usize| matches!(rulings[index], Ruling::Apart(_));
         for index in 0..self.nodes.len() {
@@ -259,7 +259,7 @@ impl Closure {
         self.nodes[index].class == Class::Replicate
     }
 
-    /// Leads edges to what is loaded where a node turned out to be of the class in which its image is loaded
+    /// Leads edges to the loaded copy where a node turned out to be of the class in which its image is loaded
     /// already. Only a file that a domain brings can exist in both classes.
     fn use_what_is_loaded(&mut self, around: &Surroundings<'_>) {
         for index in 1..self.nodes.len() {
@@ -348,8 +348,8 @@ impl Closure {
         Ok(reasons)
     }
 
-    /// Replicates the nodes that refer to a symbol which only a replicated object defines. True if there
-    /// was one.
+    /// Replicates the nodes that refer to a symbol which only a replicated object defines. True if it
+    /// found one.
     fn settle_by_exclusive_symbols(
         &mut self,
         settled: &mut [bool],

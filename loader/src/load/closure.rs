@@ -1,4 +1,4 @@
-//! The dependency closure of an image: what it needs, found and classified, nothing mapped yet.
+//! The dependency closure of an image: its needs, found and classified, nothing mapped yet.
 //!
 //! ```text
 //!  root --NEEDED--> node --NEEDED--> node ...      images on disk, not loaded in this domain
@@ -28,7 +28,7 @@ pub(crate) struct Node {
     pub edges: Vec<Edge>,
     /// The first so many edges lead to the objects that it is a filter of.
     pub filtees: usize,
-    /// The object that the system loader has opened of it for this load.
+    /// The object that the system loader has opened for it in this load.
     pub opened: Option<Arc<SystemObject>>,
     /// The node that needed it first.
     parent: Option<usize>,
@@ -56,7 +56,7 @@ pub(crate) enum Edge {
 #[derive(Clone, Copy)]
 struct From {
     index: usize,
-    /// Whether a rule shares it. What domains bring then exists once more for it.
+    /// Whether a rule shares it. Libraries that domains bring then exist once more for it.
     shared: bool,
 }
 
@@ -76,13 +76,13 @@ pub(crate) struct Surroundings<'a> {
     pub pins: bool,
     /// The domain's replicas, in load order.
     pub replicas: &'a [Arc<Replica>],
-    /// Those of them that are global, but for what domains have apart.
+    /// Those of them that are global, except libraries that domains have apart.
     pub globals: &'a [Arc<Replica>],
     pub commons: &'a [Arc<Replica>],
 }
 
 impl Surroundings<'_> {
-    /// What rules say of the file at `path`.
+    /// The rules' verdict on the file at `path`.
     pub(crate) fn ruling(&self, path: &Path) -> Result<Ruling<'_>> {
         Ruling::of(self.policy, self.program, self.system, path)
     }

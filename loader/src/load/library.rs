@@ -13,7 +13,7 @@ use crate::image::versions::Version;
 use crate::replica::Replica;
 use crate::sys::functions::functions;
 
-/// An open library. It stays loaded when the value is dropped, because nobody can know who holds
+/// An open library. Dropping the value does not unload it, because nobody can know who still holds
 /// pointers into it (see [`Domain::close`](crate::Domain::close)).
 #[derive(Clone, Debug)]
 pub struct Library {
@@ -71,8 +71,8 @@ impl Library {
         }
     }
 
-    /// The address of symbol `name`, defined by the library or by what it needs, as
-    /// `dlsym(handle, name)` gives it.
+    /// The address of symbol `name`, defined by the library or by its needs, as
+    /// `dlsym(handle, name)` returns it.
     pub fn symbol(&self, name: &str) -> Result<*const c_void> {
         let missing =
             || Error::NoSuchSymbol { object: self.path().to_owned(), symbol: name.to_owned() };
@@ -89,7 +89,7 @@ impl Library {
     }
 }
 
-/// `name` in the replica itself, then in what it needs.
+/// Looks `name` up in the replica itself, then in its needs.
 fn find_in(domain: &Domain, replica: &Arc<Replica>, name: &str) -> Option<usize> {
     domain.hand_out(find_definition(domain, replica, Name::new(name.as_bytes()), None)?)
 }

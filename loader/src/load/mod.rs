@@ -4,7 +4,7 @@
 
 pub(crate) mod classify;
 pub(crate) mod closure;
-pub(crate) mod late;
+pub(crate) mod late_calls;
 pub(crate) mod library;
 pub(crate) mod providers;
 pub(crate) mod retire;
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 use crate::bind::plan::{Binder, Plan};
 use crate::bind::relocate::{self, Definitions};
 use crate::bind::scope::Scope;
-use crate::domain::entry::Entry;
-use crate::domain::needs::{self, Need};
+use crate::domain::needs;
 use crate::domain::order::{self, Root};
+use crate::domain::replica_entry::{Need, ReplicaEntry};
 use crate::domain::uses::Opened;
-use crate::domain::{Domain, State};
+use crate::domain::{Domain, DomainState};
 use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
 use crate::image::IMAGES;
@@ -49,7 +49,7 @@ impl Domain {
     /// See [`Error`]. A failed load leaves nothing behind, except system libraries that it needed.
     ///
     /// # Safety
-    /// Code of the file and of what it needs runs: constructors and resolvers of indirect functions now,
+    /// Code of the file and of its needs runs: constructors and resolvers of indirect functions now,
     /// destructors and handlers later. It must be sound to run it in this process and in several copies,
     /// and the symbols that it shares with other objects must have the same type in all of them. The
     /// files must not be written or truncated while the process runs.
@@ -174,8 +174,8 @@ enum Shared {
     Part(Closure),
 }
 
-/// Loads what domains share. The commons are locked meanwhile, so that two domains that find a library
-/// absent do not both load it. They are not locked while the domain's own constructors run.
+/// Loads the libraries that domains share. The commons are locked meanwhile, so that two domains that find
+/// a library absent do not both load it. They are not locked while the domain's own constructors run.
 fn shared_part(
     domain: &Domain,
     image: &Arc<Image>,
@@ -281,7 +281,7 @@ pub(crate) fn open_by_system(domain: &Domain, path: &Path, flags: OpenFlags) -> 
     Ok(Library::of_system(domain.clone(), handle.keep() as usize, base, path.to_owned()))
 }
 
-/// Loads, by the system loader, what the closure's other nodes need of the system.
+/// Loads, by the system loader, the system objects that the closure's other nodes need.
 pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
     let mut index = 0;
     while index < closure.nodes.len() {
@@ -299,8 +299,8 @@ pub(crate) fn open_system_nodes(closure: &mut Closure) -> Result<()> {
     Ok(())
 }
 
-/// Opens the needs of node `index` that the system loader gets. If one of them is underlinked, returns its
-/// index and a symbol that it lacks.
+/// Opens the needs of node `index` that the system loader handles. If one of them is underlinked, returns
+/// its index and a symbol that it lacks.
 fn open_system_needs(index: usize, closure: &mut Closure) -> Result<Option<(usize, String)>> {
     for edge in 0..closure.nodes[index].edges.len() {
         match &closure.nodes[index].edges[edge] {
@@ -378,10 +378,10 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
 }
 
 /// Makes a relocated group a part of its domain.
-fn enter(state: &mut State, group: Group, program: bool) {
+fn enter(state: &mut DomainState, group: Group, program: bool) {
     let Group { replicas, plans, needs, scope, root } = group;
     for (replica, needs) in replicas.iter().zip(needs) {
-        state.entries.push(Entry::new(replica.clone(), needs, scope.clone()));
+        state.entries.push(ReplicaEntry::new(replica.clone(), needs, scope.clone()));
         if replica.image.dynamic.no_delete {
             state.uses.keep(replica.image.id);
         }
@@ -423,7 +423,7 @@ pub(crate) fn construct(domain: &Domain, replicas: &[Arc<Replica>], root: Root) 
         all[..=first.expect("its closure holds it")].rotate_right(1);
     }
     let ordered = {
-        let State { entries, uses, .. } = &mut *domain.0.state.lock();
+        let DomainState { entries, uses, .. } = &mut *domain.0.state.lock();
         let ordered = order::of_construction(entries, &all, root, &uses.opened);
         if root != Root::None {
             let last_first = ordered.iter().rev().skip(1);
@@ -473,9 +473,9 @@ pub(crate) fn prepare_group(
     let binder = Binder::new(&scope, domain.0.interposed.clone(), flags.has(OpenFlags::NOW));
     let planned = images.iter().map(|image| binder.plan(image)).collect();
     let plans = all_or_first_error(planned, closure, &members)?;
-    // An inline function of C++ is the same one in all objects of a scope, and may be theirs. It frees what replicas take.
+    // They may free memory that replicas allocate: what replicas give them, or by the one copy of a C++ inline function in a scope.
     for definer in plans.iter().flat_map(|plan| &plan.definers) {
-        redirect::everywhere(definer, &domain.0.policy, &domain.0.everywhere)?;
+        redirect::everywhere(definer, &domain.0.everywhere)?;
     }
 
     let static_tls: HashSet<_> =
@@ -554,7 +554,7 @@ fn map_replica(
         }
         (None, _) => None,
     };
-    let late = late::thunks(domain.id(), image, &plan.missing)?;
+    let late = late_calls::thunks(domain.id(), image, &plan.missing)?;
     Ok(Replica::new(image, domain.id(), memory, tls, brought_by, late))
 }
 

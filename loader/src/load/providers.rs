@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::bind::scope::{Order, Scope};
-use crate::domain::needs::Need;
+use crate::domain::replica_entry::Need;
 use crate::domain::{Domain, DomainInner};
 use crate::flags::OpenFlags;
 use crate::image::{Image, ImageId};
@@ -39,7 +39,7 @@ pub(crate) fn needs_of(closure: &Closure, index: usize) -> Vec<Need> {
     filtees.chain(needed.iter().filter_map(need)).collect()
 }
 
-/// Something that a group's references may bind to.
+/// An object that a group's references may bind to.
 #[derive(Clone)]
 enum Provider {
     Node(usize),
@@ -48,8 +48,8 @@ enum Provider {
     System(Arc<SystemObject>),
 }
 
-/// The scope of a group: what its root leads to, new and loaded before, breadth first in the order of DT_NEEDED
-/// (gABI, "Shared Object Dependencies"). If two objects define a name, the one at fewer steps counts.
+/// The scope of a group: objects that its root leads to, new and loaded before, breadth first in the order of
+/// DT_NEEDED (gABI, "Shared Object Dependencies"). If two objects define a name, the one at fewer steps counts.
 pub(crate) fn scope_of(
     domain: &Domain,
     closure: &Closure,
@@ -193,7 +193,7 @@ fn add_replica(domain: &Domain, scope: &mut Scope, replica: &Replica) -> Vec<Pro
         .filter_map(|need| match need {
             Need::Replica(image) | Need::Filtee(image) => loaded(image).map(Provider::Replica),
             Need::System(object) => Some(Provider::System(object.clone())),
-            // The scope that the replica was bound in has them.
+            // The scope that the replica was bound in holds them.
             Need::Commons(_) => None,
         })
         .collect()

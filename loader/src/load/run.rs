@@ -1,8 +1,8 @@
 //! Running: constructors in dependency order, destructors in the reverse.
 
 use crate::current;
-use crate::domain::entry::Entry;
-use crate::domain::{self, Domain, State, order};
+use crate::domain::replica_entry::ReplicaEntry;
+use crate::domain::{self, Domain, DomainState, order};
 use crate::error::{Error, Result};
 use crate::replica::Replica;
 use crate::sys::environ::PROCESS;
@@ -14,14 +14,14 @@ use crate::visible::{exception, publish};
 /// with the arguments that glibc passes. Runs them once.
 ///
 /// # Errors
-/// [`Error::Exception`] if one of them throws. The others do not run. glibc's loader has no way out of a
-/// constructor's exception either, and the process ends in `std::terminate`.
+/// [`Error::Exception`] if one of them throws. The others do not run. glibc's loader cannot handle a
+/// constructor's exception either: the process ends in `std::terminate`.
 pub(crate) fn construct(domain: &Domain, replica: &Replica) -> Result<()> {
-    let begins = domain.0.state.lock().entries.of_mut(replica).is_some_and(Entry::begin);
+    let begins = domain.0.state.lock().entries.of_mut(replica).is_some_and(ReplicaEntry::begin);
     if !begins {
         return Ok(());
     }
-    // SAFETY: what runs until the guard's end is code of the replica.
+    // SAFETY: until the guard's end only code of the replica runs.
     let _inside = unsafe { current::enter(replica.domain) };
     let _constructing = domain.0.exits.constructing();
     let dynamic = &replica.image.dynamic;
@@ -49,7 +49,7 @@ pub(crate) fn construct(domain: &Domain, replica: &Replica) -> Result<()> {
 /// The `free` of the domain's replicas.
 fn free_of(domain: &Domain) -> exception::Free {
     let everywhere = domain.0.everywhere.iter().find(|entry| entry.symbol == "free");
-    // SAFETY: whoever interposed the symbol has vouched for a function like it.
+    // SAFETY: the caller that interposed the symbol has vouched for a function like it.
     everywhere.map_or(libc::free, |entry| unsafe {
         std::mem::transmute::<usize, exception::Free>(entry.address)
     })
@@ -58,11 +58,11 @@ fn free_of(domain: &Domain) -> exception::Free {
 /// Runs DT_FINI_ARRAY in reverse, then DT_FINI.
 pub(crate) fn destroy(domain: &Domain, replica: &Replica) {
     // Once, and only where constructors ran.
-    let ends = domain.0.state.lock().entries.of_mut(replica).is_some_and(Entry::end);
+    let ends = domain.0.state.lock().entries.of_mut(replica).is_some_and(ReplicaEntry::end);
     if !ends {
         return;
     }
-    // SAFETY: what runs until the guard's end is code of the replica.
+    // SAFETY: until the guard's end only code of the replica runs.
     let _inside = unsafe { current::enter(replica.domain) };
     let dynamic = &replica.image.dynamic;
     let (at, count) = dynamic.fini_array;
@@ -94,22 +94,22 @@ pub(crate) fn destroy_at_exit() {
         let (programs, others): (Vec<_>, Vec<_>) = replicas
             .into_iter()
             .filter_map(|replica| Some((domain::by_id(replica.domain)?, replica)))
-            // Neither their destructors nor the exit handlers that these call.
+            // Neither their destructors run nor the exit handlers that these call.
             .filter(|(domain, _)| !left_behind(domain))
             .partition(|(domain, _)| domain.0.program);
         let placed = others.into_iter().map(|(domain, replica)| {
             let state = domain.0.state.lock();
-            (state.entries.of(&replica).and_then(Entry::place), replica)
+            (state.entries.of(&replica).and_then(ReplicaEntry::place), replica)
         });
         for replica in order::last_first(placed.collect()) {
             if let Some(domain) = domain::by_id(replica.domain) {
                 destroy(&domain, &replica);
             }
         }
-        // A domain that extends the program has glibc's order, which begins from load order.
+        // A domain that extends the program uses glibc's order, which begins from load order.
         if let Some((domain, _)) = programs.first() {
             let ordered = {
-                let State { entries, uses, .. } = &mut *domain.0.state.lock();
+                let DomainState { entries, uses, .. } = &mut *domain.0.state.lock();
                 // A destructor that closes unloads nothing any more (glibc, _dl_fini).
                 entries.replicas().for_each(|replica| uses.open(replica.image.id));
                 order::of_destruction(entries, uses)
@@ -129,8 +129,8 @@ pub(crate) fn destroy_at_exit() {
     });
 }
 
-/// The function pointers of an array in the replica's memory; 0 and -1 are no functions (they are
-/// what old linkers put at the ends of .ctors and .dtors).
+/// The function pointers of an array in the replica's memory, without the 0 and -1 that old linkers
+/// put at the ends of .ctors and .dtors.
 fn pointers(replica: &Replica, at: u64, count: usize) -> impl Iterator<Item = usize> {
     let start = replica.address(at);
     (0..count)

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::domain::{self, Domain, State, needs, order};
+use crate::domain::{self, Domain, DomainState, needs, order};
 use crate::image::ImageId;
 use crate::load::{run, turn};
 use crate::replica::Replica;
@@ -21,8 +21,8 @@ impl Domain {
     ///
     /// # Safety
     /// Nothing may run in the replicas or refer to them any more: no thread, no callback that a system
-    /// object holds, no object whose type they define. Exit handlers that their code registered are called
-    /// here, and fork handlers are forgotten. A replica whose thread-local objects some thread must still
+    /// object holds, no object whose type they define. This calls the exit handlers that their code
+    /// registered, and forgets its fork handlers. A replica whose thread-local objects some thread must still
     /// destroy stays mapped until then.
     pub unsafe fn close(self) {
         let _turn = self.0.serial.lock();
@@ -58,6 +58,21 @@ pub(super) fn end_all(domain: &Domain) -> Vec<Arc<Replica>> {
     };
     for replica in &replicas {
         run::destroy(domain, replica);
+    }
+    replicas
+}
+
+/// Returns all replicas, which are leaving. None of their code runs: handlers of forks and of quick_exit are forgotten.
+pub(super) fn forget_all(domain: &Domain) -> Vec<Arc<Replica>> {
+    let replicas: Vec<_> = {
+        let mut state = domain.0.state.lock();
+        state.globals.clear();
+        let replicas = state.entries.replicas().cloned().collect();
+        state.entries.leave(|_| true);
+        replicas
+    };
+    for replica in &replicas {
+        replica.registered.finalize();
     }
     replicas
 }
@@ -114,7 +129,7 @@ pub(crate) fn close(domain: &Domain, replica: &Replica) -> bool {
 }
 
 /// Removes the replicas from the domain that no root leads to, in the order in which they end.
-fn take_unneeded(state: &mut State) -> Vec<Arc<Replica>> {
+fn take_unneeded(state: &mut DomainState) -> Vec<Arc<Replica>> {
     let mut needed: HashSet<ImageId> = HashSet::new();
     let pinned = state.entries.replicas().filter(|replica| replica.registered.is_pinned());
     let mut waiting: Vec<ImageId> =

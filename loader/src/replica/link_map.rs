@@ -7,6 +7,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::id::DomainId;
 use crate::sys::dynamic;
 
 /// The public head of `struct link_map` (`<link.h>`): all that debuggers read. It owns its name.
@@ -51,8 +52,8 @@ impl LinkMap {
 
 impl Drop for LinkMap {
     fn drop(&mut self) {
-        // SAFETY: made by `into_raw` in `new`. Nobody finds it here any more: what was published is
-        // taken off the list before.
+        // SAFETY: made by `into_raw` in `new`. Nobody finds it here any more: a published one is taken
+        // off the list before.
         drop(unsafe { CString::from_raw(self.name.cast_mut()) });
     }
 }
@@ -62,8 +63,10 @@ impl Drop for LinkMap {
 pub(crate) struct Range {
     pub start: usize,
     pub end: usize,
-    /// Address of `.eh_frame_hdr`; 0 if the image has none.
+    /// Address of `.eh_frame_hdr`, or 0.
     pub unwind_header: usize,
     /// Address of its `link_map`.
     pub link_map: usize,
+    /// The domain that it belongs to.
+    pub domain: DomainId,
 }

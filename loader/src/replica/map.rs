@@ -77,7 +77,7 @@ fn mappings(segments: &[Segment]) -> impl Iterator<Item = &[Segment]> {
     })
 }
 
-/// The number of leading segments that make one mapping; none if there are no segments. More than one are
+/// The number of leading segments that make one mapping; none without segments. If more than one, they are
 /// constant and lie in memory as in the file, without gaps.
 ///
 /// Linkers lay out headers and constants, code, constants. Such a run is one mapping instead of three. A
@@ -195,12 +195,12 @@ fn change(
     })
 }
 
-/// As many pages in a row that relocation writes are copied; fewer are not worth the mapping of
-/// their own that they get.
+/// At least this many pages in a row that relocation writes are copied; fewer are not worth a
+/// mapping of their own.
 const WORTH_COPYING: usize = 16 * PAGE;
 
-/// As many pages are made by one request and then filled: what the kernel has cleared is still in a
-/// cache near by, and requests are few.
+/// This many pages are made by one request and then filled: pages that the kernel has cleared are
+/// still in a near cache, and requests are few.
 const AT_ONCE: usize = 64 * PAGE;
 
 /// The pages of a segment.
@@ -238,7 +238,7 @@ fn map_segment(
     if fresh < pages.end {
         memory.map_zeroes(fresh, pages.end - fresh, protection)?;
     }
-    // What is not copied stays the file's.
+    // The other pages stay the file's.
     let ends = copied.iter().map(|run| run.end);
     let starts = copied.iter().map(|run| run.start);
     for (from, to) in [pages.start].into_iter().chain(ends).zip(starts.chain([file_end])) {
@@ -251,8 +251,8 @@ fn map_segment(
     let has_tail = has_tail && (pages.start..file_end).contains(&tail);
     if has_tail && !copied.iter().any(|run| run.contains(&tail)) {
         // SAFETY: the bytes from the end of the file's part to the end of its last page lie in the
-        // page just mapped, which is writable and private; the file has something else there, the
-        // gABI wants zeroes.
+        // page just mapped, which is writable and private; the file holds other bytes there, the
+        // gABI requires zeroes.
         unsafe { ptr::write_bytes((memory.base() + tail) as *mut u8, 0, file_end - tail) };
     }
     for run in written_runs(image, segment, pages) {
@@ -280,7 +280,7 @@ fn written_runs<'a>(
     segment: &Segment,
     pages: Range<usize>,
 ) -> impl Iterator<Item = Range<usize>> + 'a {
-    // An image whose relocations are no good is refused when they are to be applied.
+    // An image with invalid relocations is refused when they are to be applied.
     let targets = if segment.write { image.targets().ok() } else { None };
     targets.into_iter().flat_map(move |targets| targets.within(pages.clone()))
 }
@@ -298,14 +298,14 @@ fn copy(memory: &Reservation, image: &Image, segment: &Segment, page: usize) {
     }
 }
 
-/// Where in the file is what a segment has at `at`, which may lie before it in its first page: then
-/// it lies before it in the file too.
+/// The file offset of a segment's byte at `at`, which may lie before the segment in its first page:
+/// then it lies before it in the file too.
 fn file_offset(segment: &Segment, at: usize) -> usize {
     (segment.offset as usize + at) - segment.address
 }
 
-/// Gives the memory of an ended replica's data back to the system. What is there then is what the file has there, and
-/// zeroes. Where pages of others may be in their place, they are unmapped, and zeroes are there.
+/// Returns the memory of an ended replica's data to the system. The range then shows the file's bytes, and zeroes. If
+/// its pages may have been replaced, they are unmapped, and the range shows zeroes.
 pub(crate) fn give_back(image: &Image, memory: &Reservation, was_replaced: bool) {
     let parts = image.segments.iter().filter(|segment| segment.write).map(pages);
     for Range { start, end } in parts.filter(|part| !part.is_empty()) {

@@ -21,7 +21,7 @@ use crate::tls::{Block, Placed};
 /// One copy of an image: its own data, its image's text.
 ///
 /// It does not change after relocation. The facts that its domain adds are in the domain's entry for it
-/// (`domain/entry.rs`).
+/// (`domain/replica_entry.rs`).
 ///
 /// Invariant: from publication until the domain is closed, `base..base + span` is mapped.
 pub(crate) struct Replica {
@@ -29,7 +29,7 @@ pub(crate) struct Replica {
     pub domain: DomainId,
     /// Address of the lowest page.
     pub base: usize,
-    /// What is added to the file's addresses.
+    /// The offset to add to the file's addresses.
     pub bias: usize,
     pub memory: Reservation,
     tls: Option<Placed>,
@@ -38,7 +38,7 @@ pub(crate) struct Replica {
     pub brought_by: Vec<Arc<Image>>,
     /// The functions that its code has registered with the C library to be called later.
     pub registered: Arc<Registered>,
-    /// What its references to functions without a definition are bound to, if it has some.
+    /// The thunks that its references to undefined functions are bound to, if it has some.
     pub late: Option<Thunks>,
 }
 
@@ -109,12 +109,12 @@ impl Replica {
         self.tls_block()?.existing_address()
     }
 
-    /// The address of what the file has at `address`.
+    /// The address in this replica of the file's `address`.
     pub(crate) fn address(&self, address: u64) -> usize {
         self.bias.wrapping_add(address as usize)
     }
 
-    /// Whose search paths count for names that it asks for.
+    /// The images whose search paths count for names that it asks for.
     pub(crate) fn search_chain(&self) -> Vec<Level<'_>> {
         std::iter::once(&self.image).chain(&self.brought_by).map(|image| Level::of(image)).collect()
     }
@@ -130,6 +130,7 @@ impl Replica {
             end: self.base + self.memory.length(),
             unwind_header: self.image.unwind_header.map_or(0, |header| self.base + header),
             link_map: std::ptr::from_ref(&*self.link_map) as usize,
+            domain: self.domain,
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Registered {
     closed: AtomicBool,
     /// Whether those that have not begun do nothing.
     disarmed: AtomicBool,
-    /// What code that is still to run refers to.
+    /// Data that code still to run refers to.
     kept: Once<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -69,7 +69,7 @@ impl Registered {
         }
     }
 
-    /// Remembers that something was registered with `handle`.
+    /// Remembers a registration with `handle`.
     pub(crate) fn note(&self, handle: *mut c_void) {
         self.handles.lock().insert(handle as usize);
     }
@@ -90,7 +90,7 @@ impl Registered {
         may
     }
 
-    /// Has destructors of threads that have not begun do nothing: their replica has ended.
+    /// Makes threads' destructors that have not begun do nothing: their replica has ended.
     pub(crate) fn disarm(&self) {
         self.disarmed.store(true, Ordering::SeqCst);
     }
@@ -100,8 +100,8 @@ impl Registered {
         self.running.load(Ordering::SeqCst) > 0
     }
 
-    /// Notes that such a destructor has run, which [`Registered::may_destroy`] has let begin. True if it was the last one of a replica that was closed
-    /// meanwhile: then the caller withdraws the replica.
+    /// Notes that such a destructor, which [`Registered::may_destroy`] let begin, has run. True if it was the last one of a
+    /// replica that was closed meanwhile: then the caller withdraws the replica.
     pub(crate) fn end_thread_destructor(&self) -> bool {
         self.running.fetch_sub(1, Ordering::SeqCst);
         self.thread_destructors.fetch_sub(1, Ordering::SeqCst) == 1

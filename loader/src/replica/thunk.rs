@@ -23,8 +23,8 @@ struct Context {
     caller: bool,
 }
 
-// SAFETY: holds addresses and plain numbers; who calls the target is bound by the constructors'
-// contracts.
+// SAFETY: holds addresses and plain numbers; the constructors' contracts bind whoever calls the
+// target.
 unsafe impl Send for Interposition {}
 // SAFETY: as above.
 unsafe impl Sync for Interposition {}
@@ -55,7 +55,7 @@ impl Interposition {
     /// # Safety
     /// As for [`Interposition::function`]. The symbol's signature must use `arguments` INTEGER argument
     /// registers and must not be variadic. `target` must accept `context` as the argument after them, and take
-    /// what the signature passes on the stack from the same places.
+    /// the signature's stack arguments from the same places.
     ///
     /// # Panics
     /// If `arguments` is greater than 5.
@@ -99,6 +99,33 @@ impl Interposition {
     ) -> Interposition {
         let context = Context { argument: STATIC_CHAIN, value: context, caller: false };
         Interposition { target: target as usize, context: Some(context) }
+    }
+}
+
+/// Functions that jump to one of the caller's, each with a word of its own in the register of the static chain (`r10` on x86-64),
+/// which no argument uses. They are there as long as this.
+#[derive(Debug)]
+pub struct Chained(Thunks);
+
+impl Chained {
+    /// Functions with these words, in this order.
+    ///
+    /// # Errors
+    /// The system refuses the memory for their code.
+    ///
+    /// # Safety
+    /// `target` takes the arguments that the functions are called with, and its word in that register.
+    pub unsafe fn new(target: *const c_void, words: &[usize]) -> io::Result<Chained> {
+        let one = |word: &usize| {
+            // SAFETY: the caller's promise.
+            unsafe { Interposition::with_hidden_context(target, *word) }
+        };
+        Thunks::generate(&words.iter().map(one).collect::<Vec<_>>()).map(Chained)
+    }
+
+    /// Their addresses.
+    pub fn addresses(&self) -> &[usize] {
+        &self.0.addresses
     }
 }
 

@@ -26,12 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(Rank::Broadcast, ());
 
-/// What the handler copies; the source is null between broadcasts.
+/// The bytes that the handler copies; the source is null between broadcasts.
 static SOURCE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
 
-/// Signals that were sent. What a sender wrote before comes before what the handler does: the kernel sees to it, and a memory
+/// Signals that were sent. A sender's earlier writes come before the handler's actions: the kernel ensures it, and a memory
 /// model without the kernel needs these two steps.
 static SENT: AtomicUsize = AtomicUsize::new(0);
 
@@ -65,7 +65,7 @@ impl Turn {
         let outcome =
             Delivery { signal: &signal, offset, bytes, first, late: false }.run(&mut done);
         SOURCE.store(ptr::null_mut(), Ordering::Release);
-        // The handler must be there for a late delivery. It does nothing then.
+        // The handler must stay for a late delivery. It does nothing then.
         if outcome.as_ref().map_or(true, |late| *late) {
             mem::forget(signal);
         }
@@ -73,7 +73,7 @@ impl Turn {
     }
 }
 
-/// The way that is tried first.
+/// The method to try first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     /// A signal.
@@ -276,7 +276,7 @@ fn copy_here(offset: isize, source: *const u8, length: usize) {
     unsafe { ptr::copy_nonoverlapping(source, target, length) };
 }
 
-/// A real-time signal that nobody handles, handled by us until dropped.
+/// A real-time signal that nobody else handles, handled by us until dropped.
 struct Handler {
     number: c_int,
     previous: libc::sigaction,

@@ -22,7 +22,7 @@ impl SystemHandle {
         let what = format!("{}: a constructor", name.to_string_lossy());
         let arguments = [name.as_ptr().expose_provenance(), flags as usize, 0];
         // An exception would leave glibc's lock and its record of the load as they are in the middle of it.
-        // SAFETY: `name` is NUL-terminated. Constructors of the library run, as the caller wants.
+        // SAFETY: `name` is NUL-terminated. Constructors of the library run, as the caller intends.
         let handle = unsafe { guard::call_or_end(&what, functions().dlopen as usize, arguments) };
         let handle = ptr::with_exposed_provenance_mut::<c_void>(handle);
         if handle.is_null() { Err(last_error()) } else { Ok(SystemHandle(handle)) }
@@ -141,7 +141,7 @@ impl LoadedObject {
             return &[];
         }
         // SAFETY: dl_iterate_phdr reported the address and number of the headers of an object
-        // that is mapped; who asks keeps it so.
+        // that is mapped; the caller keeps it so.
         unsafe {
             std::slice::from_raw_parts(self.headers as *const libc::Elf64_Phdr, self.header_count)
         }
@@ -232,7 +232,7 @@ impl ProgramArguments {
         let arguments: Vec<usize> = arguments.map(leak).collect();
         let count = arguments.len() as c_int;
         let variables = variables.map(|entry| leak(entry.to_owned()));
-        // Without /proc, or where the process may not read it, the vector is empty, which it may be.
+        // Without /proc, or if the process may not read it, the vector is empty, which is allowed.
         let auxiliary = super::file::read(Path::new("/proc/self/auxv")).unwrap_or_default();
         let (words, _) = auxiliary.as_chunks::<{ size_of::<usize>() }>();
         let block: Vec<usize> = arguments

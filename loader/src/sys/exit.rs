@@ -1,8 +1,8 @@
 //! The exit of the process, held back while a domain ends on another thread.
 //!
-//! exit(3) frees the parts of glibc's list of handlers that it is done with (stdlib/exit.c, `__run_exit_handlers`).
-//! The end of a domain calls `__cxa_finalize`, which goes through that list (stdlib/cxa_finalize.c). glibc does nothing
-//! about a thread that does so during an exit: it reads freed memory.
+//! exit(3) frees the finished parts of glibc's list of handlers (stdlib/exit.c, `__run_exit_handlers`).
+//! The end of a domain calls `__cxa_finalize`, which walks that list (stdlib/cxa_finalize.c). glibc does not protect
+//! a thread that does so during an exit: it reads freed memory.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -17,14 +17,19 @@ use super::thread;
 /// An exit handler. glibc passes it the status of the exit after its argument (stdlib/exit.c), or 0.
 pub(crate) type Handler = unsafe extern "C-unwind" fn(*mut c_void, c_int);
 
+/// A function that on_exit(3) takes.
+pub(crate) type StatusFirst = unsafe extern "C-unwind" fn(c_int, *mut c_void);
+
 unsafe extern "C-unwind" {
+    /// Registers a function for the end of the process. No library's end takes it out again (stdlib/on_exit.c).
+    pub(crate) fn on_exit(function: StatusFirst, argument: *mut c_void) -> c_int;
     /// Registers a handler. A fork leaves the lock of the list as it is, so it is called `undisturbed`.
     pub(crate) fn __cxa_atexit(
         handler: Handler,
         argument: *mut c_void,
         handle: *mut c_void,
     ) -> c_int;
-    /// Calls what was registered with `handle` by `__cxa_atexit`, last first, and removes what was by
+    /// Calls the functions registered with `handle` by `__cxa_atexit`, last first, and removes those registered by
     /// `__cxa_at_quick_exit` and `__register_atfork` (stdlib/cxa_finalize.c).
     pub(crate) fn __cxa_finalize(handle: *mut c_void);
 }
@@ -33,7 +38,7 @@ thread_local! {
     static FINALIZES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// `__cxa_finalize(handle)`, for the end of a library. The handlers that it calls may ask whether it is that
+/// `__cxa_finalize(handle)`, for the end of a library. The handlers that it calls may ask whether a library ends
 /// ([`is_end_of_a_library`]).
 ///
 /// # Safety
@@ -54,8 +59,8 @@ pub(crate) fn is_end_of_a_library() -> bool {
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// While it lives an exit of the process (exit(3), the return from `main`) waits, for ten seconds at most, unless this
-/// thread has called it, or a child of a fork.
+/// While it lives, an exit of the process (exit(3), the return from `main`) waits up to ten seconds, unless this
+/// thread or a child of a fork called it.
 #[must_use = "an exit goes on when this is dropped"]
 #[derive(Debug)]
 pub struct HeldExit(Arc<Work>);
@@ -68,10 +73,10 @@ struct Work {
 }
 
 impl HeldExit {
-    /// `None` if the process is past its exit handlers: then nothing is worth an end any more.
+    /// `None` if the process is past its exit handlers: then a domain's end is no longer worthwhile.
     ///
-    /// An exit calls the handler that was registered last first, also one that was registered meanwhile. So it waits
-    /// before it frees what was registered earlier.
+    /// An exit calls the handler that was registered last first, also one registered meanwhile. So it waits
+    /// before it frees earlier registrations.
     pub fn begin() -> Option<HeldExit> {
         let (process, thread) = (Process::current(), thread::number());
         let work = Arc::new(Work { process, thread, has_ended: AtomicBool::new(false) });

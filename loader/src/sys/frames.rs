@@ -6,9 +6,9 @@ use super::guard::Context;
 
 /// One frame of a walk.
 pub(crate) struct Frame {
-    /// Where it goes on: behind the call that it makes.
+    /// Its return point: behind the call that it makes.
     pub address: usize,
-    /// The function that it is of; 0 without unwind information.
+    /// Its function; 0 without unwind information.
     pub function: usize,
     /// Its stack pointer.
     pub stack: usize,
@@ -34,7 +34,7 @@ const GO_ON: c_int = 0;
 const STOP: c_int = 4;
 
 /// Calls `visit` with each frame of the calling thread, the innermost first, until it returns false, or until a frame
-/// comes that nothing says how to unwind.
+/// without unwind information comes.
 pub(crate) fn walk(visit: &mut dyn FnMut(Frame) -> bool) {
     extern "C" fn trace(context: *mut Context, visit: *mut c_void) -> c_int {
         // SAFETY: what `walk` has passed, for this call.

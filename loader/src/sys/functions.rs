@@ -1,7 +1,7 @@
 //! glibc's own `dl*` functions, for the rest of this crate.
 //!
-//! They are the functions to which the names bind. If the process answers the names itself by this crate
-//! (a preloaded library that exports `dlopen`), they are the functions that [`replace`] has found.
+//! They are the functions to which the names bind. If the process itself answers the names by this crate
+//! (a preloaded library that exports `dlopen`), they are the functions that [`replace`] found.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;

@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 
 use crate::arch::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
 
-/// The exception that a guarded call has stopped: the address of its `_Unwind_Exception`. Who gets it releases it.
+/// The exception that a guarded call has stopped: the address of its `_Unwind_Exception`. Its receiver must release it.
 #[derive(Debug)]
 #[must_use = "nobody else releases the exception"]
 pub(crate) struct Exception(pub NonNull<UnwindException>);
@@ -25,13 +25,13 @@ pub(crate) struct UnwindException {
     pub cleanup: usize,
 }
 
-/// What a guarded call leaves for [`personality`], and gets from it.
+/// The record by which a guarded call and [`personality`] inform each other.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Record {
     /// The exception. `arch` writes the first word.
     caught: *mut UnwindException,
-    /// What is called, if an exception of it is to end the process.
+    /// The name of the called code, if an exception from it is to end the process.
     fatal: Option<NonNull<str>>,
 }
 
@@ -52,8 +52,8 @@ pub(crate) unsafe fn call(function: usize, arguments: [usize; 3]) -> Result<usiz
     }
 }
 
-/// As [`call`], where nobody could go on after an exception. The exception ends the process as one that nobody
-/// catches: after a line that begins with `what`, one of C++ calls `std::terminate`, which names its type.
+/// As [`call`], where nobody could go on after an exception. The exception ends the process like an uncaught
+/// one: after a line that begins with `what`, a C++ exception calls `std::terminate`, which names its type.
 ///
 /// # Safety
 /// As for [`call`].

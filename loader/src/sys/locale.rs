@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{lconv, locale_t, nl_item};
 
-use super::environ::set_errno;
+use super::errno::set_errno;
 use super::lock::{Mutex, Rank};
 
 /// The categories without LC_ALL, and their variables, in the order in which glibc writes them (locale/setlocale.c).
@@ -39,7 +39,7 @@ unsafe extern "C" {
 pub(crate) struct Locale {
     handle: Handle,
     names: Names,
-    /// What `setlocale(LC_ALL, NULL)` returns for it.
+    /// The result of `setlocale(LC_ALL, NULL)` for it.
     all: CString,
 }
 
@@ -56,7 +56,7 @@ unsafe impl Sync for Handle {}
 static LOCALES: Mutex<Vec<&'static Locale>> = Mutex::new(Rank::Locales, Vec::new());
 
 impl Locale {
-    /// The process's, as it is now. None without memory.
+    /// The process's current locale. None if memory is exhausted.
     pub(crate) fn of_process() -> Option<&'static Locale> {
         let mut locales = LOCALES.lock();
         // <locale.h>, LC_GLOBAL_LOCALE.
@@ -66,7 +66,7 @@ impl Locale {
         (!handle.is_null()).then(|| adopt(&mut locales, Handle(handle)))
     }
 
-    /// The one whose categories have these names. None if the C library has no such locale; `errno` is its reason.
+    /// The locale whose categories have these names. None if the C library lacks it; `errno` is its reason.
     pub(crate) fn named(names: &Names) -> Option<&'static Locale> {
         let mut locales = LOCALES.lock();
         if let Some(known) = locales.iter().find(|known| known.names == *names) {
@@ -79,7 +79,7 @@ impl Locale {
             }
             let same = CATEGORIES.iter().zip(names).filter(|(_, other)| *other == name);
             let mask = same.fold(0, |mask, ((category, _), _)| mask | 1 << category);
-            // The C library says nothing the second time that it is asked for a locale that it lacks.
+            // The second time that the C library is asked for a missing locale, it gives no reason.
             set_errno(libc::ENOENT);
             // SAFETY: the name ends in NUL; the base is null, or a locale that nobody else has.
             let next = unsafe { libc::newlocale(mask, name.as_ptr(), made) };
@@ -92,7 +92,7 @@ impl Locale {
         Some(adopt(&mut locales, Handle(made)))
     }
 
-    /// What `setlocale(category, NULL)` returns where it is set. None if there is no such category.
+    /// The result of `setlocale(category, NULL)` where it is set. None for an unknown category.
     pub(crate) fn name(&self, category: c_int) -> Option<&CStr> {
         if category == libc::LC_ALL {
             return Some(&self.all);
@@ -106,7 +106,7 @@ impl Locale {
     }
 }
 
-/// Makes `handle`, which nobody else has, one of `locales`, or frees it if there is one of the same names.
+/// Adds `handle`, which nobody else has, to `locales`, or frees it if one has the same names.
 fn adopt(locales: &mut Vec<&'static Locale>, handle: Handle) -> &'static Locale {
     let names = CATEGORIES.map(|(category, _)| handle.name(category).to_owned());
     if let Some(known) = locales.iter().find(|known| known.names == names) {
@@ -158,16 +158,16 @@ const WORDS: usize = 13 + 3 + 13;
 /// until it asks for the place again ([`use_in_thread`]).
 #[derive(Debug)]
 #[repr(transparent)]
-pub(crate) struct Place([AtomicUsize; WORDS]);
+pub(crate) struct LocaleCell([AtomicUsize; WORDS]);
 
-impl Place {
-    pub(crate) fn of(locale: &'static Locale) -> Place {
-        let place = Place([const { AtomicUsize::new(0) }; WORDS]);
+impl LocaleCell {
+    pub(crate) fn of(locale: &'static Locale) -> LocaleCell {
+        let place = LocaleCell([const { AtomicUsize::new(0) }; WORDS]);
         place.set(locale);
         place
     }
 
-    /// Replaces what is there.
+    /// Replaces the locale in the place.
     pub(crate) fn set(&self, locale: &'static Locale) {
         // SAFETY: a locale of glibc's has this many words, which never change: nobody else has its handle.
         let words = unsafe { locale.handle.0.cast::<[usize; WORDS]>().read() };
@@ -191,7 +191,7 @@ pub(crate) unsafe fn use_in_thread(locale: Handle) -> Handle {
     Handle(unsafe { libc::uselocale(locale.0) })
 }
 
-/// What `setlocale(category, NULL)` returns for the process: null if there is no such category.
+/// The result of `setlocale(category, NULL)` for the process: null for an unknown category.
 pub(crate) fn name_in_process(category: c_int) -> *mut c_char {
     // SAFETY: null asks and changes nothing.
     unsafe { libc::setlocale(category, ptr::null()) }

@@ -194,7 +194,7 @@ pub(crate) unsafe fn remap(
 }
 
 /// Ranges that the kernel did not unmap. It keeps neighbours of one kind as one mapping. Unmapping a range
-/// in the middle makes two mappings of one, and at the limit on mappings there is no room for that.
+/// in the middle splits the mapping in two, which fails at the limit on mappings.
 static OWED: Mutex<Vec<(usize, usize)>> = Mutex::new(Rank::Owed, Vec::new());
 
 /// Unmaps a range, or remembers it for [`unmap_owed`].
@@ -239,10 +239,10 @@ fn system_error(error: region::Error) -> io::Error {
     }
 }
 
-/// Gives the pages of a private range back to the system. They show the file again, or zeroes.
+/// Returns the pages of a private range to the system. They show the file again, or zeroes.
 ///
 /// # Safety
-/// Nobody needs what is in them.
+/// Nobody needs their contents.
 pub(crate) unsafe fn forget(address: usize, length: usize) {
     // SAFETY: the caller's promise. If the kernel refuses, the pages stay as they are.
     unsafe { libc::madvise(address as *mut libc::c_void, length, libc::MADV_DONTNEED) };
@@ -273,13 +273,13 @@ pub(crate) fn while_writable(
     }
     write();
     if read_only && let Err(error) = protect(address, length, Protection::Read) {
-        // What was to be written is, and nothing relies on its being read-only.
+        // The write has succeeded, and nothing relies on the page being read-only.
         tracing::warn!(%error, "the page at {address:#x} stays writable");
     }
     Ok(())
 }
 
-/// Access rights of a mapping. On purpose there is no right to write and execute at once.
+/// Access rights of a mapping. On purpose no value allows writing and executing at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
     Read,

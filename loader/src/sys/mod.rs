@@ -1,10 +1,14 @@
 //! All requests to the operating system and to the C library.
 
+pub(crate) mod answering;
 pub(crate) mod broadcast;
 pub(crate) mod children;
 pub(crate) mod clibrary;
+pub(crate) mod descriptors;
+mod domain_by_number;
 pub(crate) mod dynamic;
 pub(crate) mod environ;
+pub(crate) mod errno;
 pub(crate) mod exit;
 pub(crate) mod file;
 pub(crate) mod frames;
@@ -14,11 +18,12 @@ pub(crate) mod handlers;
 pub(crate) mod locale;
 pub(crate) mod lock;
 pub(crate) mod memory;
+pub(crate) mod own_memory;
 pub(crate) mod process;
+pub(crate) mod quiet_file;
 pub(crate) mod ranges;
 pub(crate) mod record_locks;
 pub(crate) mod signals;
-mod slots;
 pub(crate) mod thread;
 
 /// Size of a page, in bytes. x86-64 has 4 KiB base pages on every kernel.

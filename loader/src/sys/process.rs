@@ -1,4 +1,4 @@
-//! Which process this is: a number that a forked child does not have.
+//! The identity of this process: a number that a forked child does not share.
 //!
 //! The kernel's number does not tell. A container's first process is process 1, and so is a child that it forks into a
 //! namespace of its own (pid_namespaces(7)). So the number lies in a page that the kernel gives to a child as zeroes
@@ -16,7 +16,7 @@ use super::{PAGE, thread};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process(u32);
 
-/// Where the number of the process is, once somebody has asked; 0 in a child that has not asked yet.
+/// The place of the process's number, once somebody has asked; 0 in a child that has not asked yet.
 static PLACE: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 /// The place if the kernel refuses a page of that kind (before Linux 4.14, or by a filter of system calls). A handler of
@@ -108,7 +108,7 @@ fn cleared() -> &'static AtomicU32 {
 /// `_Fork()` (glibc 2.34).
 pub(crate) fn fork_without_handlers() -> libc::pid_t {
     type Fork = unsafe extern "C" fn() -> libc::pid_t;
-    // SAFETY: a name, and what code of a library has bound by it.
+    // SAFETY: a name, and the definition that a library's code has bound by it.
     unsafe {
         let found = (functions().dlsym)(libc::RTLD_DEFAULT, c"_Fork".as_ptr());
         if found.is_null() {
@@ -153,7 +153,7 @@ pub(crate) unsafe fn clone(arguments: [usize; 7]) -> c_int {
     unsafe { clone(function, stack, flags as c_int, argument, parent, data, child) }
 }
 
-/// Whether what clone(2) makes with these flags is a child of the calling process.
+/// Whether clone(2) with these flags makes a child of the calling process.
 pub(crate) fn is_own_child(flags: c_int) -> bool {
     flags & (libc::CLONE_THREAD | libc::CLONE_PARENT) == 0
 }
@@ -195,7 +195,7 @@ mod tests {
     use std::ffi::c_int;
     use std::sync::atomic::Ordering;
 
-    /// What `ask` says in a child that a system call has forked, without handlers.
+    /// The result of `ask` in a child that a system call has forked, without handlers.
     fn in_child(ask: impl Fn() -> bool, fork: impl Fn() -> libc::pid_t) -> bool {
         let mut status: c_int = 0;
         // SAFETY: the child reads memory, and ends without a return.

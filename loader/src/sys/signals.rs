@@ -23,8 +23,8 @@ impl Blocked {
         }
     }
 
-    /// Sleeps until one of the descriptors is readable, with the signals that the thread takes otherwise. It may return for no
-    /// reason.
+    /// Sleeps until one of the descriptors is readable, with the signals that the thread takes otherwise. It may return
+    /// spuriously.
     ///
     /// # Errors
     /// EINTR after a handler has run. The thread is not cancelled meanwhile (pthread_cancel(3)): the C library's `ppoll`
@@ -67,7 +67,7 @@ const FAULTS: [c_int; 6] =
 
 /// Whether some handler of the process ends a system call that it interrupts: it was set without SA_RESTART.
 ///
-/// poll(2) ends after every handler, and cannot tell which has run. Those of faults run on a thread that does something.
+/// poll(2) ends after every handler, and cannot tell which has run. Fault handlers run only on a thread that is executing.
 pub(crate) fn interrupt_calls() -> bool {
     let mut others = (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal));
     others.any(|signal| {

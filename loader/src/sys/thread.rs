@@ -31,7 +31,7 @@ pub(crate) fn set(key: libc::pthread_key_t, value: *mut c_void) {
     unsafe { libc::pthread_setspecific(key, value) };
 }
 
-/// The calling thread's value of a key of glibc's; null for a number that is none.
+/// The calling thread's value of one of glibc's keys; null for any other number.
 pub(crate) fn get(key: libc::pthread_key_t) -> *mut c_void {
     // SAFETY: glibc checks the number.
     unsafe { libc::pthread_getspecific(key) }
@@ -45,7 +45,7 @@ pub(crate) fn try_set(key: libc::pthread_key_t, value: *mut c_void) -> i32 {
 
 /// `pthread_key_delete(key)`. The key's destructor is not called any more.
 pub(crate) fn delete(key: libc::pthread_key_t) -> i32 {
-    // SAFETY: a number that is no key is an error, which changes nothing.
+    // SAFETY: an invalid key is an error, which changes nothing.
     unsafe { libc::pthread_key_delete(key) }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn at_fork(
 /// `pthread_create`.
 ///
 /// # Safety
-/// `thread` and `attributes` are as `pthread_create(3)` wants them, and `argument` is what `start`
+/// `thread` and `attributes` are as `pthread_create(3)` requires, and `argument` is as `start`
 /// expects.
 pub(crate) unsafe fn create(
     thread: *mut libc::pthread_t,
@@ -104,7 +104,7 @@ pub(crate) unsafe fn create(
     start: Start,
     argument: *mut c_void,
 ) -> i32 {
-    // SAFETY: passed on from the caller. The type that glibc wants does not say whether the routine unwinds.
+    // SAFETY: passed on from the caller. The type that glibc takes does not say whether the routine unwinds.
     unsafe {
         let start = std::mem::transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(start);
         libc::pthread_create(thread, attributes, start, argument)
@@ -119,7 +119,7 @@ pub(crate) fn elsewhere<F: FnOnce() -> isize + Send>(ask: F) -> io::Result<isize
         answer: isize,
     }
     extern "C-unwind" fn answer<F: FnOnce() -> isize + Send>(question: *mut c_void) -> *mut c_void {
-        // SAFETY: the question that the thread was made for; who made it waits.
+        // SAFETY: the question that the thread was made for; its maker waits.
         let question = unsafe { &mut *question.cast::<Question<F>>() };
         question.answer = question.ask.take().map_or(0, |ask| ask());
         std::ptr::null_mut()

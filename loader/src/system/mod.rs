@@ -38,7 +38,7 @@ pub(crate) struct SystemObject {
     pub symbols: SymbolTable<'static>,
     /// Its TLS module id; 0 if it has none.
     pub tls_module: usize,
-    /// Its file, or the fact that there is none, once that is known.
+    /// Its file, or the fact that it has none, once that is known.
     file: Once<Option<FileId>>,
     dynamic: Vec<(u64, u64)>,
 }
@@ -62,7 +62,7 @@ impl SystemObject {
     /// Its file; none for the vDSO, and if the file has been removed since.
     pub(crate) fn file_id(&self) -> Option<FileId> {
         let known = self.file.get_or_try_init(|| match FileId::of_path(&self.path) {
-            // To be asked again.
+            // Ask again later.
             Err(error) if is_refusal(&error) => Err(error),
             other => Ok(other.ok()),
         });
@@ -119,15 +119,15 @@ pub(crate) static SYSTEM: System = System::new();
 
 /// The index of system objects, brought up to date when the system loader's counters change.
 pub(crate) struct System {
-    state: Mutex<State>,
+    state: Mutex<SystemState>,
 }
 
-struct State {
+struct SystemState {
     generation: (u64, u64),
     objects: Vec<Arc<SystemObject>>,
     /// By soname and by file name, the first of each.
     by_name: BTreeMap<OsString, Arc<SystemObject>>,
-    /// The executable, what was preloaded, and what they need.
+    /// The executable, the preloaded objects, and their needs.
     global: Vec<Arc<SystemObject>>,
     /// Handles that keep opened objects loaded.
     opened: BTreeMap<PathBuf, usize>,
@@ -135,7 +135,7 @@ struct State {
 
 impl System {
     pub(crate) const fn new() -> System {
-        let state = State {
+        let state = SystemState {
             generation: (0, 0),
             objects: Vec::new(),
             by_name: BTreeMap::new(),
@@ -151,7 +151,7 @@ impl System {
         state.objects.clone()
     }
 
-    /// The executable, what was preloaded, and what they need: the scope that every object sees.
+    /// The executable, the preloaded objects, and their needs: the scope that every object sees.
     pub(crate) fn global(&self) -> Vec<Arc<SystemObject>> {
         let state = self.current();
         state.global.clone()
@@ -231,7 +231,7 @@ impl System {
         found.map(|object| (object, raw as usize)).ok_or_else(|| failure(missing.into()))
     }
 
-    /// `object` and what it needs, breadth first: the scope in which its symbols are found.
+    /// `object` and its needs, breadth first: the scope in which its symbols are found.
     pub(crate) fn closure(&self, object: &Arc<SystemObject>) -> Vec<Arc<SystemObject>> {
         let state = self.current();
         state.closure(object)
@@ -244,7 +244,7 @@ impl System {
     pub(crate) fn pin(&self, object: &SystemObject) -> bool {
         {
             let state = self.state.lock();
-            // What the program began with, and the vDSO, which is no file, stay anyway.
+            // The objects that the program began with, and the vDSO, which has no file, stay anyway.
             if object.file_id().is_none()
                 || state.global.iter().any(|global| global.id == object.id)
                 || state.opened.contains_key(&object.path)
@@ -266,7 +266,7 @@ impl System {
 
     /// The index as of now. The system loader's list is read without our lock: a thread that holds the list
     /// (in a callback of `dl_iterate_phdr`) may ask for the index.
-    fn current(&self) -> Guard<'_, State> {
+    fn current(&self) -> Guard<'_, SystemState> {
         let generation = dynamic::generation();
         let known = {
             let state = self.state.lock();
@@ -291,7 +291,7 @@ impl System {
             }
         }
         state.generation = generation;
-        // What was opened and closed again leaves no trace.
+        // An object that was opened and closed again leaves no trace.
         let same = |(one, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(one, other);
         if objects.len() == state.objects.len() && objects.iter().zip(&state.objects).all(same) {
             return state;
@@ -338,10 +338,10 @@ fn index(loaded: &LoadedObject, path: PathBuf) -> Option<Arc<SystemObject>> {
     Some(Arc::new(object))
 }
 
-impl State {
-    /// The executable, what was preloaded (LD_PRELOAD), and what they need, in glibc's order, which
+impl SystemState {
+    /// The executable, the preloaded objects (LD_PRELOAD), and their needs, in glibc's order, which
     /// is that of its list: preloaded objects stand between the executable and its needs
-    /// (glibc, rtld.c). What was opened since stands behind all of them.
+    /// (glibc, rtld.c). Objects opened since stand behind all of them.
     fn at_start(&self, executable: &Arc<SystemObject>) -> Vec<Arc<SystemObject>> {
         let needed = self.closure(executable);
         let among = |object: &Arc<SystemObject>| needed.iter().any(|known| known.id == object.id);

@@ -47,7 +47,7 @@ fn inherited<'a>(chain: &'a Chain<'a>) -> impl Iterator<Item = PathBuf> + 'a {
 /// Why no file is known for a name.
 #[derive(Debug)]
 pub(crate) enum Absence {
-    /// The searched places do not have it.
+    /// The searched places lack it.
     Nowhere(Vec<String>),
     /// One of the places could not be examined.
     Unknown(Error),

@@ -31,13 +31,13 @@ pub struct Member {
     pub path: PathBuf,
     /// Address of its lowest page.
     pub base: usize,
-    /// What is added to the file's addresses.
+    /// The offset to add to the file's addresses.
     pub bias: usize,
     /// Bytes of address space.
     pub size: usize,
-    /// The module word of its TLS block and what its offset words are relative to.
+    /// The module word of its TLS block and the base of its offset words.
     pub tls: Option<(u64, u64)>,
-    /// Where its TLS block is from the thread pointer, if that is the same in all threads.
+    /// The offset of its TLS block from the thread pointer, if that is the same in all threads.
     pub tls_block: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub struct Member {
 /// As for [`Domain::open`].
 ///
 /// # Safety
-/// As for [`Domain::open`]: resolvers of indirect functions run, and what the system loads.
+/// As for [`Domain::open`]: resolvers of indirect functions and libraries that the system loads run.
 pub unsafe fn relocate(domain: &Domain, path: &Path, flags: OpenFlags) -> Result<Relocated> {
     let image = IMAGES.open(path)?;
     let mut closure = load::discover(domain, image, Some(Class::Replicate))?;
@@ -98,18 +98,18 @@ pub fn c_library_page() -> String {
     dl::c_library_page()
 }
 
-/// Those functions and variables, and whether each domain has its own of what they keep, or one at a time uses it.
+/// Those functions and variables, and whether each domain has its own state for them, or one at a time uses it.
 pub fn c_library_names() -> Vec<(&'static str, bool)> {
     dl::c_library_names()
 }
 
-/// Whether code of `domain` gets something else for a name of the C library.
+/// Whether code of `domain` gets a replacement for a name of the C library.
 pub fn is_answered(domain: &Domain, name: &str) -> bool {
     let own = domain.0.interposed.of_the_c_library(name.as_bytes());
     domain.interposed(name.as_bytes()).or(own).is_some()
 }
 
-/// The names of the C library that a domain has something else for.
+/// The names of the C library that a domain replaces.
 pub fn c_library_answers(domain: &Domain) -> &'static [&'static str] {
     domain.0.interposed.c_library.names
 }

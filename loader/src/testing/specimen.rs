@@ -17,7 +17,7 @@ use crate::id::DomainId;
 use crate::image::relocations::relr_addresses;
 use crate::image::symbols::Name;
 use crate::image::{Image, Segment};
-use crate::load::late;
+use crate::load::late_calls;
 use crate::replica::Replica;
 use crate::replica::map;
 use crate::replica::words::Words;
@@ -61,7 +61,7 @@ pub enum Rules {
     Program,
 }
 
-/// What one symbol that relocations name is bound to.
+/// The binding of one symbol that relocations name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// The reference's name.
@@ -85,7 +85,7 @@ pub struct Written {
 /// A specimen that was mapped and relocated.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What is added to the file's addresses.
+    /// The offset to add to the file's addresses.
     pub bias: u64,
     /// The segments that relocation may write to.
     pub written: Vec<Written>,
@@ -102,7 +102,7 @@ impl Specimen {
     /// # Errors
     /// As for any file that is opened.
     pub fn parse(bytes: &[u8]) -> Result<Specimen> {
-        // Parsing reads the bytes alone; a file is needed by what maps it.
+        // Parsing reads the bytes alone; only mapping needs a file.
         Specimen::of(bytes, File::open("/dev/null"))
     }
 
@@ -176,7 +176,7 @@ impl Specimen {
         newest.or(oldest).or(versioned).is_some()
     }
 
-    /// Binds everything that its relocations name, in a scope of itself and the process's system
+    /// Binds all symbols that its relocations name, in a scope of itself and the process's system
     /// objects.
     ///
     /// # Errors
@@ -230,7 +230,7 @@ impl Specimen {
         let memory = map::map(image, &plan.prepared.words, None)?;
         let tls =
             image.tls.map(|_| Placed::assumed(block(plan.static_tls(image).next().is_some())));
-        let late = late::thunks(NO_DOMAIN, image, &plan.missing)?;
+        let late = late_calls::thunks(NO_DOMAIN, image, &plan.missing)?;
         let replica = Replica::new(image, NO_DOMAIN, memory, tls, Vec::new(), late);
         let pages = |segment: &Segment| {
             let end = page_up(segment.address + segment.memory_size).expect("validated");
@@ -288,13 +288,13 @@ impl Drop for Specimen {
 
 /// Names whose references are answered by a table, as `dl*` functions are in every domain.
 const INTERPOSED: [&str; 3] = ["__tls_get_addr", "dlopen", "malloc"];
-/// What they are answered with. Nothing calls it.
+/// The answer to these names. Nothing calls it.
 const INTERPOSITION: usize = 0x1000;
 /// The domain that replicas of specimens are in: none that is ever made.
 const NO_DOMAIN: DomainId = DomainId(u32::MAX);
 
-/// A block such as [`crate::tls::place`] gives. What is registered there stays, so millions of
-/// specimens may not ask it.
+/// A block such as [`crate::tls::place`] gives. Its registrations stay, so millions of specimens
+/// may not ask it.
 fn block(at_one_offset: bool) -> Block {
     if at_one_offset {
         Block::Arena { offset: -0x1000 }

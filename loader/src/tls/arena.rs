@@ -11,8 +11,8 @@
 //! running thread ([`broadcast::Turn::write_everywhere`]).
 //!
 //! Invariant: a byte that was never given out is zero in every thread, whenever the thread was
-//! created, and so is what was given back by a load that failed before any of its code ran. What else was
-//! given back holds whatever its user left: it is given out again to blocks that can be nowhere else, once
+//! created, and so is a byte given back by a load that failed before any of its code ran. Any other returned
+//! byte holds whatever its user left: it is given out again to blocks that can be nowhere else, once
 //! it is zero in every thread and in the template.
 
 use std::cell::UnsafeCell;
@@ -52,7 +52,7 @@ thread_local! {
     };
 }
 
-/// Where the arena is.
+/// The arena's location.
 #[derive(Clone, Copy, Debug)]
 struct Location {
     /// Its offset from the thread pointer, in all threads.
@@ -79,7 +79,7 @@ fn find() -> io::Result<Option<Location>> {
 }
 
 /// The offset from the thread pointer of the thread's table of lazy blocks (address, length), for
-/// code that cannot be Rust; 0 while there is none.
+/// code that cannot be Rust; 0 while no table exists.
 pub(crate) static TABLE_OFFSET: AtomicIsize = AtomicIsize::new(0);
 
 fn offset_in_this_thread() -> isize {
@@ -121,7 +121,7 @@ fn find_template() -> Option<usize> {
     (unsafe { *(template as *const u8) } == MARK).then_some(template)
 }
 
-/// What is given out, as offsets from the arena's start.
+/// The allocated ranges, as offsets from the arena's start.
 struct Space {
     /// Bytes from here on were never given out.
     used: usize,
@@ -135,7 +135,7 @@ static SPACE: Mutex<Space> =
     Mutex::new(Rank::Arena, Space { used: HEAD, untouched: Holes::new(), returned: Holes::new() });
 
 impl Space {
-    /// Bytes below `limit` that nobody has written.
+    /// Takes bytes below `limit` that nobody has written.
     fn take_fresh(&mut self, limit: usize, shape: Shape) -> Option<Range<usize>> {
         if let Some(range) = self.untouched.take(limit, shape) {
             return Some(range);
@@ -221,7 +221,7 @@ pub(super) struct Extent {
     /// Their offset from the thread pointer.
     pub offset: isize,
     range: Range<usize>,
-    /// Whether they may hold something in some thread.
+    /// Whether they may be non-zero in some thread.
     touched: AtomicBool,
 }
 
@@ -244,7 +244,7 @@ impl Drop for Extent {
 /// The part of the arena that is reserved for blocks that can be nowhere else.
 const RESERVE: usize = SIZE / 4;
 
-/// Takes bytes for a block that can be nowhere else. The error is the reason why there are none.
+/// Takes bytes for a block that can be nowhere else. The error says why none are left.
 pub(super) fn allocate(shape: Shape) -> Result<Extent, String> {
     let arena = location_for(shape)?;
     let returned = SPACE.lock().returned.take(SIZE, shape);
@@ -358,8 +358,8 @@ impl Pattern {
     }
 }
 
-/// Writes what nobody uses yet, in the template, if there is one, and in every thread. (Without a
-/// template nothing was ever written but by the threads, and new ones begin with zeroes.)
+/// Writes bytes that nobody uses yet, in the template, if it was found, and in every thread. (Without a
+/// template only the threads themselves ever wrote, and new ones begin with zeroes.)
 fn write(arena: Location, offset: isize, bytes: &[u8], first: First) -> Result<(), String> {
     let turn = broadcast::turn();
     let template = arena.template.map(|template| template + (offset - arena.start) as usize);

@@ -48,7 +48,7 @@ struct Module {
     template: Template,
     /// Whether threads may have blocks of it.
     touched: AtomicBool,
-    /// The blocks that threads have.
+    /// The threads' blocks.
     blocks: Vec<Allocated>,
 }
 
@@ -62,13 +62,13 @@ unsafe impl Send for Allocated {}
 struct Modules {
     /// By index.
     all: Vec<Module>,
-    /// Indices that may become others'.
+    /// Indices free for other modules.
     free: Vec<usize>,
 }
 
 static MODULES: Mutex<Modules> =
     Mutex::new(Rank::Modules, Modules { all: Vec::new(), free: Vec::new() });
-/// At whose destructor a thread gives its blocks back. (Two threads may make one at once: the other stays unused.)
+/// The key whose destructor frees a thread's blocks. (Two threads may make one at once: the other stays unused.)
 static KEY: Once<libc::pthread_key_t> = Once::new();
 
 /// Registers a module.
@@ -92,8 +92,8 @@ pub(super) fn register(tls: Tls, template: usize, slot: Option<isize>) -> io::Re
     Ok(Registration { index: index as u32 })
 }
 
-/// A registered module. After this is dropped nobody asks for its blocks any more. Blocks that threads
-/// have end with the threads. Another module may get its word of the arena, and its index if no thread has
+/// A registered module. After this is dropped nobody asks for its blocks any more. Existing blocks end
+/// with their threads. Another module may get its word of the arena, and its index if no thread has
 /// a block.
 #[derive(Debug)]
 pub(super) struct Registration {
@@ -101,13 +101,13 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Bytes of the blocks that threads have.
+    /// Bytes of the threads' blocks.
     pub(super) fn allocated(&self) -> usize {
         let module = &MODULES.lock().all[self.index as usize];
         module.blocks.len() * module.template.layout().size()
     }
 
-    /// Gives all blocks that threads have their initial bytes again, for a replica that is the next one to use them.
+    /// Gives all threads' blocks their initial bytes again, for the next replica to use them.
     ///
     /// # Safety
     /// No thread runs the module's code, and the template is mapped and relocated.
@@ -225,7 +225,7 @@ fn first_access(module: usize) -> *mut u8 {
         module.template
     };
     let layout = template.layout();
-    // SAFETY: the layout has a size greater than zero, since PT_TLS with p_memsz 0 is no TLS.
+    // SAFETY: the layout's size is greater than zero, since a PT_TLS with p_memsz 0 counts as none.
     let allocation = unsafe { alloc(layout) };
     if allocation.is_null() {
         handle_alloc_error(layout);

@@ -58,9 +58,9 @@ pub(crate) enum Block {
 }
 
 impl Block {
-    /// The module word of a `tls_index` that points into this block. Where it is not positive, it
-    /// is the place, relative to the thread pointer, of what the offset word is to be added to: the
-    /// address of the thread's block, or the thread pointer itself.
+    /// The module word of a `tls_index` that points into this block. If not positive, it is the
+    /// place, relative to the thread pointer, of the address to which the offset word is added: that
+    /// of the thread's block, or the thread pointer itself.
     pub(crate) fn module_word(self) -> u64 {
         match self {
             Block::System { module } => module,
@@ -78,8 +78,8 @@ impl Block {
         }
     }
 
-    /// The module's id for programs (`dl_iterate_phdr`, `dlinfo`). It is never 0, which means that there is
-    /// no TLS. It serves as a module word for the block's start.
+    /// The module's id for programs (`dl_iterate_phdr`, `dlinfo`). It is never 0, which means an object without
+    /// TLS. It serves as a module word for the block's start.
     pub(crate) fn public_id(self) -> u64 {
         match self {
             Block::Arena { offset } => OURS | u64::from(offset as u32) << 1,
@@ -137,12 +137,12 @@ pub(crate) struct Placed {
     // Dropped in this order: a word of the arena is given back when nobody writes it any more.
     registration: Option<Registration>,
     extent: Option<Extent>,
-    /// Whether a replica before this one had the blocks.
+    /// Whether an earlier replica used the blocks.
     recycled: bool,
 }
 
 impl Placed {
-    /// A block that is taken for placed.
+    /// A block treated as placed.
     pub(crate) fn assumed(block: Block) -> Placed {
         Placed { block, registration: None, extent: None, recycled: false }
     }
@@ -193,7 +193,7 @@ pub(crate) fn place(
     {
         return Ok(in_arena(extent));
     }
-    // A positive module word is no place (see Block::module_word). Static TLS lies before the thread
+    // A positive module word is not a place (see Block::module_word). Static TLS lies before the thread
     // pointer on x86-64, and behind it on AArch64, where blocks are found without slots.
     let extent = arena::allocate_spare(Shape::WORD).filter(|extent| extent.offset < 0);
     let slot = extent.as_ref().map(|extent| extent.offset);

@@ -1,15 +1,15 @@
-//! Thread-specific data of domains: keys and their values, as pthread_key_create(3) has them.
+//! Thread-specific data of domains: keys and their values, as in pthread_key_create(3).
 //!
-//! glibc has `PTHREAD_KEYS_MAX` (1,024) keys for a process, and a library that is replicated makes its keys once for each
-//! replica. So domains have keys of their own, of which there are [`MOST`], with numbers that glibc gives to nobody. A number
-//! below them is glibc's, and goes to glibc.
+//! glibc offers `PTHREAD_KEYS_MAX` (1,024) keys for a process, and a replicated library makes its keys once for each
+//! replica. So domains have [`MOST`] keys of their own, with numbers that glibc gives to nobody. A lower number is glibc's,
+//! and goes to glibc.
 //!
 //! ```text
 //!   PLACES:   [ sequence, destructor ] ...            one for each key; the sequence is odd while the key exists
 //!   a thread: [ block, block, ... ] -> [ sequence, value ] ...
 //! ```
 //!
-//! A value counts if it was set under the sequence that its key's place has now. So a deleted key takes its values along
+//! A value counts if it was set under the current sequence of its key's place. So a deleted key takes its values along
 //! in all threads, and the next key in its place begins without any. (glibc, nptl/pthread_key_delete.c, does the same.)
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -27,28 +27,28 @@ const FIRST: libc::pthread_key_t = 1 << 20;
 /// Keys that may exist at the same time.
 pub(crate) const MOST: usize = 1 << 16;
 
-/// Values of a block.
+/// The number of values in a block.
 const LENGTH: usize = 32;
 
-/// At most so often the destructors of a thread's values are called while they set values again
+/// The limit on rounds of destructors of a thread's values, while they set values again
 /// (`PTHREAD_DESTRUCTOR_ITERATIONS`).
 const ROUNDS: u32 = 4;
 
-/// What is called with a thread's value at the thread's end.
+/// The function called with a thread's value at the thread's end.
 pub(crate) type Destructor = unsafe extern "C" fn(*mut c_void);
 
-/// Where a key is, if there is one.
-struct Place {
+/// The place of a key, used or free.
+struct KeySlot {
     sequence: AtomicUsize,
     /// The destructor's address, or 0.
     destructor: AtomicUsize,
 }
 
-/// Pages of it that no key has been in take no memory.
-static PLACES: [Place; MOST] =
-    [const { Place { sequence: AtomicUsize::new(0), destructor: AtomicUsize::new(0) } }; MOST];
+/// Its pages take no memory until a key uses them.
+static PLACES: [KeySlot; MOST] =
+    [const { KeySlot { sequence: AtomicUsize::new(0), destructor: AtomicUsize::new(0) } }; MOST];
 
-/// glibc's key at whose destructor a thread's values end.
+/// glibc's key whose destructor ends a thread's values.
 static END: Once<libc::pthread_key_t> = Once::new();
 
 fn exists(sequence: usize) -> bool {
@@ -62,12 +62,12 @@ struct Value {
     value: *mut c_void,
 }
 
-/// What a thread has of a key that it has set no value of. No key has sequence 0.
+/// A thread's entry for a key whose value it has not set. No key has sequence 0.
 const NONE: Value = Value { sequence: 0, value: ptr::null_mut() };
 
 type Block = [Cell<Value>; LENGTH];
 
-/// What a thread has.
+/// The values of a thread.
 struct Values {
     /// By the place's index. A block that was allocated stays where it is.
     blocks: Vec<Option<NonNull<Block>>>,
@@ -88,7 +88,7 @@ fn index_of(key: libc::pthread_key_t) -> Option<usize> {
 /// `pthread_key_create`.
 ///
 /// # Errors
-/// `EAGAIN` if there are too many keys, as POSIX wants it.
+/// `EAGAIN` if too many keys exist, as POSIX requires.
 pub(crate) fn create(destructor: Option<Destructor>) -> Result<libc::pthread_key_t, i32> {
     END.get_or_try_init(|| thread::key(at_end))
         .map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
@@ -129,6 +129,13 @@ pub(crate) fn delete(key: libc::pthread_key_t) -> i32 {
     if is_deleted { 0 } else { libc::EINVAL }
 }
 
+/// Has no destructor called for the key any more, which keeps its values.
+pub(crate) fn silence(key: libc::pthread_key_t) {
+    if let Some(place) = index_of(key).and_then(|index| PLACES.get(index)) {
+        place.destructor.store(0, Ordering::Release);
+    }
+}
+
 /// `pthread_getspecific`: null if the thread has set none.
 pub(crate) fn get(key: libc::pthread_key_t) -> *mut c_void {
     let Some(index) = index_of(key) else {
@@ -142,7 +149,7 @@ pub(crate) fn get(key: libc::pthread_key_t) -> *mut c_void {
     if sequence == place.sequence.load(Ordering::Relaxed) { value } else { ptr::null_mut() }
 }
 
-/// `pthread_setspecific`. The error is `EINVAL` if there is no such key, or `ENOMEM`.
+/// `pthread_setspecific`. The error is `EINVAL` for an unknown key, or `ENOMEM`.
 pub(crate) fn set(key: libc::pthread_key_t, value: *mut c_void) -> i32 {
     let Some(index) = index_of(key) else {
         return thread::try_set(key, value);
@@ -167,15 +174,15 @@ pub(crate) fn set(key: libc::pthread_key_t, value: *mut c_void) -> i32 {
 
 /// A block of the calling thread.
 fn block(number: usize) -> Option<NonNull<Block>> {
-    // SAFETY: only this thread changes and frees what it has, and nothing does while this runs.
+    // SAFETY: only this thread changes and frees its values, and nothing does while this runs.
     let values = unsafe { VALUES.get().as_ref() }?;
     *values.blocks.get(number)?
 }
 
-/// Gives the calling thread a block that it has not; none if there is no memory.
+/// Gives the calling thread a block that it lacks; none if memory is exhausted.
 ///
-/// A signal handler may ask for values at any point of this function. So what the thread has had stays in use until the
-/// new list is whole.
+/// A signal handler may ask for values at any point of this function. So the thread's old list stays in use until the
+/// new one is whole.
 #[cold]
 fn new_block(number: usize) -> Option<NonNull<Block>> {
     // SAFETY: the layout's size is not zero. A block of zeroes is one of `NONE`.
@@ -204,15 +211,15 @@ fn new_block(number: usize) -> Option<NonNull<Block>> {
     Some(block)
 }
 
-/// Has [`at_end`] called when the thread ends.
+/// Makes glibc call [`at_end`] when the thread ends.
 fn end_later() {
     if let Some(&key) = END.get() {
         thread::set(key, ptr::without_provenance_mut(1));
     }
 }
 
-/// Calls the destructors of the values that the thread has, each once. glibc calls this at the thread's end, and once more
-/// while values are left.
+/// Calls the destructors of the thread's values, each once. glibc calls this at the thread's end, and again while values
+/// are left.
 extern "C" fn at_end(_value: *mut c_void) {
     let mut number = 0;
     while let Some(values) = mine() {
@@ -245,7 +252,7 @@ extern "C" fn at_end(_value: *mut c_void) {
 }
 
 /// Calls the destructor for a value that the thread had, if the value counts.
-fn end_value(place: &Place, Value { sequence, value }: Value) {
+fn end_value(place: &KeySlot, Value { sequence, value }: Value) {
     let destructor = place.destructor.load(Ordering::Acquire);
     let counts = exists(sequence) && sequence == place.sequence.load(Ordering::Acquire);
     if counts && !value.is_null() && destructor != 0 {
@@ -257,7 +264,7 @@ fn end_value(place: &Place, Value { sequence, value }: Value) {
     }
 }
 
-/// What the calling thread has.
+/// The values of the calling thread.
 fn mine() -> Option<&'static mut Values> {
     // SAFETY: as in `block`; `at_end` keeps no reference while it calls others.
     unsafe { VALUES.get().as_mut() }

@@ -61,8 +61,8 @@ pub(crate) unsafe extern "C" fn dladdr1(
     }
 }
 
-/// The symbol that `dladdr` names for `address`, in its image's file, which is mapped as long as a replica
-/// is; null if there is none.
+/// The symbol that `dladdr` names for `address`, or null. It lies in its image's file, which is mapped as
+/// long as a replica is.
 fn symbol_entry(address: usize) -> *const u8 {
     let entry = || {
         let replica = publish::find(address)?;

@@ -1,7 +1,7 @@
-//! Exceptions that guarded calls have stopped: what they are, and their end.
+//! Exceptions that guarded calls have stopped: their types and texts, and their release.
 //!
-//! The C++ runtime that threw an exception is found by its clean-up function. So it need not be the one that
-//! the program has, if it has one.
+//! The C++ runtime that threw an exception is found by its clean-up function. So it need not be the
+//! program's own.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;

@@ -1,7 +1,7 @@
 //! `dl_iterate_phdr`: the system's objects, then ours.
 //!
-//! Code of a domain gets the objects of its domain first. So who looks for a library by its name finds that of its
-//! domain. Unwinders need all of them: frames of several domains may be on one stack.
+//! Code of a domain gets the objects of its domain first. So a search for a library by name finds the domain's own.
+//! Unwinders need all of them: frames of several domains may be on one stack.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
 use crate::error::{Error, Result};
+use crate::id::DomainId;
 use crate::replica::Replica;
 use crate::replica::link_map::Range;
 use crate::sys::lock::{Mutex, Once, Rank};
@@ -32,7 +33,7 @@ struct Ranges {
     memory: Reservation,
 }
 
-const WORDS: usize = 4;
+const WORDS: usize = 5;
 
 impl Ranges {
     fn new() -> Result<Ranges> {
@@ -60,7 +61,7 @@ impl Ranges {
             let version = self.version.load(Ordering::Acquire);
             let found = self.copy(version).search(address);
             fence(Ordering::Acquire);
-            // Who has seen a word of the write that follows sees the version before that, too.
+            // A reader that has seen a word of the next write also sees the version before it.
             if self.version.load(Ordering::Relaxed) == version {
                 return found;
             }
@@ -70,8 +71,8 @@ impl Ranges {
     /// Replaces all ranges that begin at `highest` or below it by those that `at_or_below` gives for an
     /// address, highest first. One writer at a time (the caller holds the directory's lock).
     ///
-    /// The kernel hands out addresses from the top down, so that a new replica's place is at the end
-    /// nearly always, in the one copy and in the other: publishing costs the same however many there are.
+    /// The kernel hands out addresses from the top down, so a new replica nearly always goes to the end
+    /// of both copies: publishing costs the same however many replicas exist.
     fn rewrite<I>(&self, highest: usize, at_or_below: impl FnOnce(usize) -> I)
     where
         I: Iterator<Item = Range>,
@@ -112,12 +113,14 @@ struct Table<'a> {
 impl Table<'_> {
     fn load(&self, index: usize) -> Range {
         let word = |word: usize| self.words[index * WORDS + word].load(Ordering::Relaxed);
-        Range { start: word(0), end: word(1), unwind_header: word(2), link_map: word(3) }
+        let domain = DomainId(word(4) as u32);
+        Range { start: word(0), end: word(1), unwind_header: word(2), link_map: word(3), domain }
     }
 
     fn store(&self, index: usize, range: Range) {
-        let Range { start, end, unwind_header, link_map } = range;
-        for (word, value) in [start, end, unwind_header, link_map].into_iter().enumerate() {
+        let Range { start, end, unwind_header, link_map, domain } = range;
+        let words = [start, end, unwind_header, link_map, domain.0 as usize];
+        for (word, value) in words.into_iter().enumerate() {
             self.words[index * WORDS + word].store(value, Ordering::Relaxed);
         }
     }
@@ -203,7 +206,7 @@ pub(crate) fn withdraw(replicas: &[Arc<Replica>]) {
 }
 
 impl Directory {
-    /// Brings the ranges in step, from the highest changed address down.
+    /// Updates the ranges, from the highest changed address down.
     fn rewrite(&self, highest: Option<usize>) {
         let Some(highest) = highest else { return };
         let index = RANGES.get().expect("it was prepared with the first loader");
@@ -249,7 +252,8 @@ mod tests {
     use super::*;
 
     fn range(start: usize) -> Range {
-        Range { start, end: start + 0x10, unwind_header: start + 1, link_map: start + 2 }
+        let domain = DomainId(start as u32);
+        Range { start, end: start + 0x10, unwind_header: start + 1, link_map: start + 2, domain }
     }
 
     /// Leaves nothing but `all`, highest first.

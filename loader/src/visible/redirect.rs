@@ -1,4 +1,4 @@
-//! Calls of system objects that go through their tables of slots, answered by functions of ours.
+//! Redirects calls that system objects make through their tables of slots to our functions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,12 +9,11 @@ use goblin::elf::dynamic::{DT_JMPREL, DT_PLTRELSZ, DT_RELA, DT_RELASZ};
 use crate::arch::{self, Action};
 use crate::error::{Error, Result, remedy};
 use crate::image::relocations::Rela;
-use crate::policy::Policy;
 use crate::sys::lock::{Mutex, Rank};
 use crate::sys::memory::while_writable;
 use crate::system::{SYSTEM, SystemId, SystemObject};
 
-/// What stands for the definitions of a symbol in all code.
+/// A replacement for a symbol's definitions in all code.
 #[derive(Clone, Debug)]
 pub(crate) struct Everywhere {
     pub symbol: String,
@@ -24,22 +23,18 @@ pub(crate) struct Everywhere {
 /// Objects whose calls are redirected.
 static REDIRECTED: Mutex<BTreeSet<SystemId>> = Mutex::new(Rank::Redirected, BTreeSet::new());
 
-/// Redirects the calls that `definer` makes to these functions, and those of the C++ runtime by which it makes them: the
-/// libraries among its needs that domains have apart.
-pub(crate) fn everywhere(
-    definer: &Arc<SystemObject>,
-    policy: &Policy,
-    functions: &[Everywhere],
-) -> Result<()> {
-    let closure = SYSTEM.closure(definer).into_iter();
-    closure
-        .filter(|object| object.id == definer.id || policy.is_apart(&object.path))
-        .try_for_each(|object| once(&object, functions))
+/// Redirects the calls that `definer` and the objects that it needs make to these functions. The C library is among them: its own
+/// calls of malloc's functions go through its table, so that a program may replace these (glibc, sysdeps/generic/localplt.data).
+pub(crate) fn everywhere(definer: &Arc<SystemObject>, functions: &[Everywhere]) -> Result<()> {
+    if functions.is_empty() || REDIRECTED.lock().contains(&definer.id) {
+        return Ok(());
+    }
+    SYSTEM.closure(definer).into_iter().try_for_each(|object| once(&object, functions))
 }
 
 /// Redirects the calls that `object` makes to these functions, once. The object stays loaded from then on.
 fn once(object: &SystemObject, functions: &[Everywhere]) -> Result<()> {
-    if functions.is_empty() || REDIRECTED.lock().contains(&object.id) || !SYSTEM.pin(object) {
+    if REDIRECTED.lock().contains(&object.id) || !SYSTEM.pin(object) {
         return Ok(());
     }
     // Two threads may do the same at once: each writes the same.

@@ -20,18 +20,21 @@ use crate::visible::redirect::redirect;
 
 /// `struct dl_find_object` (`<dlfcn.h>` of glibc 2.35) on machines without a separate data base.
 #[repr(C)]
+#[derive(Default)]
 pub(crate) struct FoundObject {
     flags: u64,
     map_start: usize,
     map_end: usize,
-    link_map: usize,
-    unwind_header: usize,
+    /// Address of its `struct link_map`.
+    pub link_map: usize,
+    /// Address of `.eh_frame_hdr`.
+    pub unwind_header: usize,
     reserved: [u64; 7],
 }
 
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut FoundObject) -> c_int;
 
-/// glibc's function; null where it has none.
+/// glibc's function; null if it lacks one.
 static SYSTEM_FIND_OBJECT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// `_dl_find_object` for all code, replicas and system objects.
@@ -63,6 +66,14 @@ pub(crate) unsafe extern "C" fn find_object(
         (*result).unwind_header = range.unwind_header;
     }
     0
+}
+
+/// The answer of [`find_object`] for an address. It takes no lock and allocates nothing, so a handler of signals may ask.
+pub(crate) fn object_at(address: usize) -> Option<FoundObject> {
+    let mut found = FoundObject::default();
+    let address = std::ptr::without_provenance_mut(address);
+    // SAFETY: the place is valid for the call.
+    (unsafe { find_object(address, &mut found) } == 0).then_some(found)
 }
 
 /// The functions that libgcc calls, and ours.

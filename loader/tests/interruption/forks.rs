@@ -21,7 +21,7 @@ const PATIENCE: u32 = 60;
 /// Children of one process. Its threads make images meanwhile, which live as long as the process.
 const BATCH: u64 = 300;
 
-/// After so many forks one of the threads makes an image.
+/// The number of forks after which one of the threads makes an image.
 const FORKS_PER_IMAGE: u64 = 5;
 
 /// C++: thread-local data, a constructor, and functions that look up and throw.
@@ -184,7 +184,7 @@ impl Scene {
     }
 }
 
-/// With HYDROZOA_TEST_FORKS=200000 in the environment it is the long run.
+/// HYDROZOA_TEST_FORKS=200000 in the environment makes it the long run.
 #[test]
 fn children_load_what_is_new_while_threads_load_plan_look_up_and_throw() {
     let (forks, patience) = rounds("HYDROZOA_TEST_FORKS", BATCH);

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// grows with that number.
 pub fn rounds(variable: &str, usual: u64) -> (u64, Duration) {
     let rounds = std::env::var(variable).ok().map_or(usual, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}"))
+        text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}"))
     });
     (rounds, Duration::from_secs(120) * rounds.div_ceil(usual) as u32)
 }

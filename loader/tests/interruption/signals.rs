@@ -78,7 +78,7 @@ fn start_timer() {
 /// With HYDROZOA_TEST_LOADS=100000 it takes some minutes.
 ///
 /// No handler interrupts the exception that the library throws: libgcc's `_Unwind_RaiseException` changes its own frame in
-/// place before it jumps (`uw_install_context` in unwind-dw2.c), and nobody can unwind it then, under no loader.
+/// place before it jumps (`uw_install_context` in unwind-dw2.c), and nobody can unwind it then, under any loader.
 #[test]
 fn a_handler_that_unwinds_may_interrupt_a_load_anywhere() {
     let (loads, patience) = rounds("HYDROZOA_TEST_LOADS", 4000);

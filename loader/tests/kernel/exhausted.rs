@@ -171,7 +171,7 @@ fn a_file_that_is_replaced_is_another_image_from_then_on() {
 fn a_file_that_is_cut_between_two_loads_is_refused_in_the_second() {
     let shop = Workshop::new("cut-between");
     let path = shop.build("libcut.so", "int value(void) { return 1; }", &[]);
-    // Code that touches a page that is gone does not survive. Destructors at exit are one example.
+    // Code that touches a missing page does not survive. Destructors at exit are one example.
     let said = in_child(ATTEMPT, || {
         assert_eq!(value(&domain(), &path).unwrap(), 1);
         let length = std::fs::metadata(&path).unwrap().len();

@@ -80,7 +80,7 @@ impl Graph {
     }
 }
 
-/// Whether the library does what its source says.
+/// Whether the library behaves as its source says.
 pub fn works(library: &Library) {
     // SAFETY: declared as `int root(void)`.
     let root: extern "C" fn() -> c_int = unsafe { function(library, "root") };

@@ -1,4 +1,4 @@
-//! A kernel that refuses the requests of a load, and resources that are used up.
+//! A kernel that refuses the requests of a load, and exhausted resources.
 #![cfg(target_arch = "x86_64")]
 
 mod exhausted;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier};
 use graph::{Graph, RAN, works};
 use hydrozoa_loader::{Domain, Error, Library, OpenFlags, Result};
 use hydrozoa_testkit::libraries::{Workshop, open};
-use hydrozoa_testkit::process::{State, in_child};
+use hydrozoa_testkit::process::{Possessions, in_child};
 use hydrozoa_testkit::refusal::{Point, count, points, refusing, watch};
 
 /// Libraries that stay once they are loaded, since they belong to no single domain.
@@ -47,7 +47,7 @@ fn refuse_all<T>(
     let directory = &graph.directory;
     let report = in_child(SCENE, || {
         // The variable served to start the test itself. The loader must not search it.
-        // SAFETY: there is no other thread in this process.
+        // SAFETY: this process has no other thread.
         unsafe { std::env::remove_var("LD_LIBRARY_PATH") };
         let prepared = prepare();
         // SAFETY: as above.
@@ -77,14 +77,15 @@ fn refuse_all<T>(
         for &point in &all {
             let outcome = in_child(ATTEMPT, || {
                 alone();
-                let (before, existing) = (State::now(directory, &SHARED), replicas(&prepared));
+                let (before, existing) =
+                    (Possessions::now(directory, &SHARED), replicas(&prepared));
                 let (result, came) = refusing(point, || load(&prepared));
                 match &result {
                     Ok(library) => works(library),
                     Err(error) => {
                         assert!(came, "{error} without a reason");
                         check(error, point, directory);
-                        let left = State::now(directory, &SHARED).since(&before);
+                        let left = Possessions::now(directory, &SHARED).since(&before);
                         assert!(!exact || left.is_empty(), "{error} leaves {left:?}");
                         assert!(std::env::var(RAN).is_err(), "{error} after constructors");
                         assert_eq!(replicas(&prepared), existing, "{error} after publication");
@@ -112,7 +113,7 @@ fn refuse_all<T>(
             all.len(),
             failures.join("\n")
         );
-        // A refused request that is optional is no error. All others are errors.
+        // Refusing an optional request causes no error. Refusing any other does.
         assert!(errors > 20 && errors < all.len());
         format!(
             "{} requests, {} refusals, {errors} errors",
@@ -178,13 +179,13 @@ fn what_could_not_be_unmapped_is_unmapped_later() {
         fail();
         watch();
         let counts = count(fail);
-        let before = State::now(&directory, &[]);
+        let before = Possessions::now(&directory, &[]);
         let point = points(&counts).into_iter().rfind(|point| point.is("munmap")).unwrap();
         let (error, came) = refusing(point, fail);
         assert!(came && matches!(error, Error::Tls { .. }), "{error}");
-        let left = State::now(&directory, &[]).since(&before);
+        let left = Possessions::now(&directory, &[]).since(&before);
         fail();
-        let later = State::now(&directory, &[]).since(&before);
+        let later = Possessions::now(&directory, &[]).since(&before);
         format!("{} {}", left.is_empty(), later.is_empty())
     });
     assert_eq!(said.as_deref(), Ok("false true"));
@@ -239,7 +240,7 @@ fn thread_local_data_of_loads_that_fail_is_there_for_the_next_one() {
         in_child(ATTEMPT, || {
             let loader = hydrozoa_loader::Loader::builder().build().unwrap();
             let domain = loader.domain("under test").build().unwrap();
-            // A load in another domain comes first, with nothing refused: it does what happens once per process.
+            // A load in another domain comes first, with nothing refused: it does the work that happens once per process.
             let other = loader.domain("other").build().unwrap();
             paths.iter().for_each(|path| drop(open(&other, path, OpenFlags::NOW).unwrap()));
             watch();

@@ -12,7 +12,7 @@ use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 use crate::replicas::{call, domains, open_in};
 
-/// Ways to make a child and to wait for it. `run` returns 0, or the line of what it found wrong.
+/// Ways to make a child and to wait for it. `run` returns 0, or the line of the failed check.
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -465,7 +465,7 @@ fn children_of_an_ended_domain_are_waited_for() {
         let (ends, stays) = (loader.domain("ends").build(), loader.domain("stays").build());
         let (ends, stays) = (ends.unwrap(), stays.unwrap());
         let pipe = call(&open(&ends, &path, OpenFlags::NOW).unwrap(), "leave_two");
-        // SAFETY: no code of it runs, and nothing of it is used any more.
+        // SAFETY: none of its code runs, and nobody uses it any more.
         unsafe { ends.retire(|| ()) };
         let other = open(&stays, &path, OpenFlags::NOW).unwrap();
         // SAFETY: a descriptor that the ended domain has left.

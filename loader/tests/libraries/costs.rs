@@ -1,4 +1,4 @@
-//! What an inspection says of a replica's cost is what a replica takes.
+//! A replica takes as much memory as an inspection says.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -8,7 +8,7 @@ use hydrozoa_testkit::libraries::{Workshop, function};
 
 use crate::replicas::{domains, open_in};
 
-/// Each state has a function that changes it by a number, and one that tells it.
+/// Each state has a function that changes it by a number, and one that reads it.
 const STATES: &str = r#"
 #include <cstdio>
 #include <cstdlib>
@@ -108,51 +108,29 @@ fn ask(library: &Library, name: &str, number: c_int) -> c_int {
     function(number)
 }
 
-/// Two of three domains change the state, and each finds what it has set; the third finds what a program begins with.
-fn each_has_its_own(change: &str, tell: &str, at_first: c_int) {
-    let shop = Workshop::new(change);
-    let libraries = open_in(&domains(3), &library(&shop));
-    let changed = [5, 7].map(|number| ask(&libraries[number as usize / 7], change, number));
-    assert_eq!(changed[0], changed[1], "both began with the same");
-    let told: Vec<_> = libraries.iter().map(|library| ask(library, tell, 0)).collect();
-    let added = if tell == "format" { 100 } else { 0 };
-    assert_eq!(told, [5 + added, 7 + added, at_first]);
-}
-
-#[test]
-fn a_domain_has_its_own_buffer_of_cout() {
+/// The functions that change a state and tell it, and what is told at first.
+const CHANGES: [(&str, &str, c_int); 7] = [
     // The third writes a number that nobody reads, to the process's output.
-    each_has_its_own("set_buffer", "buffer", 0);
-}
+    ("set_buffer", "buffer", 0),
+    ("set_format", "format", 6),
+    ("set_word", "word", 0),
+    ("set_terminate", "terminate", 0),
+    ("set_new", "ask_for_much", 0),
+    ("set_resource", "default_resource", 0),
+    ("set_locale", "locale", 0),
+];
 
 #[test]
-fn a_domain_has_its_own_format_of_streams() {
-    each_has_its_own("set_format", "format", 6);
-}
-
-#[test]
-fn a_domain_has_its_own_words_of_streams_and_numbers_them_as_a_program_does() {
-    each_has_its_own("set_word", "word", 0);
-}
-
-#[test]
-fn a_domain_has_its_own_handler_of_terminate() {
-    each_has_its_own("set_terminate", "terminate", 0);
-}
-
-#[test]
-fn a_domain_has_its_own_handler_of_operator_new() {
-    each_has_its_own("set_new", "ask_for_much", 0);
-}
-
-#[test]
-fn a_domain_has_its_own_default_resource_of_memory() {
-    each_has_its_own("set_resource", "default_resource", 0);
-}
-
-#[test]
-fn a_domain_has_its_own_locale_of_cxx() {
-    each_has_its_own("set_locale", "locale", 0);
+fn a_domain_has_its_own_streams_handlers_default_resource_and_locale() {
+    for (change, tell, at_first) in CHANGES {
+        let shop = Workshop::new(change);
+        let libraries = open_in(&domains(3), &library(&shop));
+        let changed = [5, 7].map(|number| ask(&libraries[number as usize / 7], change, number));
+        assert_eq!(changed[0], changed[1], "{change}: both began with the same");
+        let told: Vec<_> = libraries.iter().map(|library| ask(library, tell, 0)).collect();
+        let added = if tell == "format" { 100 } else { 0 };
+        assert_eq!(told, [5 + added, 7 + added, at_first], "{change}");
+    }
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn the_functions_of_the_environment_mean_what_posix_and_glibc_say() {
         let library = shop.build("libmeaning.so", source, &[]);
         let replica = &open_in(&domains(1), &library)[0];
         assert_eq!(call(replica, "main_part"), 0, "the line of the source that does not hold");
-        // The program sees what a replica has set, and its children get it.
+        // The program sees a replica's changes, and its children get them.
         assert_eq!(std::env::var("C").unwrap(), "1");
         let printed = Command::new("/usr/bin/env").output().unwrap().stdout;
         assert_eq!(String::from_utf8(printed).unwrap(), "C=1\n");
@@ -162,7 +162,7 @@ fn the_program_and_a_replica_change_the_environment_in_turns() {
     });
 }
 
-/// Code that keeps what `environ` was, and starts programs with it.
+/// Code that keeps an old value of `environ`, and starts programs with it.
 const KEEPER: &str = r#"
 #define _GNU_SOURCE
 #include <spawn.h>
@@ -244,13 +244,13 @@ fn a_steady_environ_moves_when_its_library_changes_it_and_at_no_other_time() {
             assert_eq!(change(&other, &format!("GOES_{index}"), None), 0);
         }
         assert_eq!([call(&steady, "is_kept"), call(&other, "is_kept")], [1, 0]);
-        // What others change is in the process's environment, and so in that of programs.
+        // Changes by others reach the process's environment, and so that of programs.
         assert_eq!(change(&other, "STATUS", Some("4")), 0);
         assert_eq!(std::env::var("STATUS").unwrap(), "4");
         for along_path in [0, 1] {
             assert_eq!(started(&steady, along_path, 0), 4);
         }
-        // What the library itself changes is in both.
+        // Changes by the library itself reach both.
         assert_eq!(change(&steady, "STATUS", Some("5")), 0);
         assert_eq!(change(&steady, "OWN", Some("1")), 0);
         assert_eq!([has(&steady, "STATUS=5"), has(&steady, "OWN=1"), has(&other, "OWN=1")], [1; 3]);

@@ -129,12 +129,12 @@ fn an_exception_of_a_callback_passes_through_dl_iterate_phdr() {
             unsafe { function(&library, "iterate") };
         assert_eq!(iterate(1), 42, "among the system's objects");
         let count = -(iterate(0));
-        // Other tests load and close meanwhile; this library is not the last one for sure, and it is there.
+        // Other tests load and close meanwhile; this library may not be the last one, but it is there.
         assert_eq!(iterate(count.min(6)), 42);
     }
 }
 
-/// What uncaught exceptions end: the name of a function of `SOURCE`, and the line before that of C++.
+/// Code that uncaught exceptions end: the name of a function of `SOURCE`, and the line before that of C++.
 const ENDS: [(&str, &str); 4] = [
     ("in_thread", "the start routine of a thread threw an exception"),
     ("in_destructor", "a destructor threw an exception"),
@@ -167,7 +167,7 @@ const WHAT: &str = "HYDROZOA_TEST_EXCEPTION";
 #[test]
 fn an_exception_that_nobody_can_catch_ends_the_process_as_c_plus_plus_ends_it() {
     for (what, line) in ENDS {
-        // In the process that is made for it, the exception ends the process. Here, the panic says what it printed.
+        // In its own process, the exception ends the process. Here, the panic shows the output.
         let outcome = catch_unwind(|| {
             alone_with(PATIENCE, &[(WHAT, what.into())], || {
                 throw_where_nobody_catches();

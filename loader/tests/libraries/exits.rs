@@ -1,13 +1,14 @@
-//! Exit handlers: of domains among several, of what exists once, and of the program.
+//! Exit handlers: of domains among several, of libraries that exist once, and of the program.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use hydrozoa_loader::OpenFlags;
 use hydrozoa_testkit::alone::alone;
 use hydrozoa_testkit::libraries::{Workshop, open};
 
-use crate::replicas::{call, domains, in_child, sharing};
+use crate::replicas::{call, domains, sharing};
 
 /// It exists once. It registers a handler when it is first used.
 const ONCE: &str = r#"
@@ -25,6 +26,7 @@ int use(void)
 
 /// Its constructors register `a` and `b`, and use the library above in between.
 const OF_MANY: &str = r#"
+#define _DEFAULT_SOURCE
 #include <stdlib.h>
 #include <unistd.h>
 int use(void);
@@ -38,6 +40,12 @@ static void d(void) { say('d'); atexit(e); }
 __attribute__((constructor)) static void begin(void) { atexit(a); number = use(); atexit(b); }
 int late(void) { return atexit(c); }
 int more(void) { return atexit(d); }
+static void with_status(int status, void *which)
+{
+    char word[] = { *(char *)which, '0' + number, '0' + status, ' ' };
+    write(2, word, 4);
+}
+int status(void) { return on_exit(with_status, "s"); }
 "#;
 
 extern "C" fn of_the_program() {
@@ -51,9 +59,13 @@ fn of_many(shop: &Workshop) -> PathBuf {
     shop.build("libmany.so", OF_MANY, &["-L{dir}", "-lonce", "-Wl,-rpath,$ORIGIN"])
 }
 
-/// What the test `name` writes to standard error in a process of its own, which ends by `exit(5)`.
+/// The standard error of the test `name` in a process of its own, which ends by `exit(5)`.
 fn written(name: &str, variable: &str) -> String {
-    let output = in_child(name, variable);
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(variable, "1")
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{text}");
     text
@@ -68,8 +80,8 @@ fn exit_handlers_are_called_last_first_whoever_has_registered_them() {
         let mut domains = sharing(3);
         let open = |place: usize| open(&domains[place], &path, OpenFlags::NOW).unwrap();
         let (first, second, third) = (open(0), open(1), open(2));
-        assert_eq!((call(&first, "late"), call(&first, "more")), (0, 0));
-        assert_eq!(call(&second, "late"), 0);
+        assert_eq!(["late", "status", "more"].map(|name| call(&first, name)), [0; 3]);
+        assert_eq!(["late", "status"].map(|name| call(&second, name)), [0; 2]);
         // SAFETY: a function of this program.
         assert_eq!(unsafe { libc::atexit(of_the_program) }, 0);
         assert_eq!(call(&third, "more"), 0);
@@ -80,8 +92,8 @@ fn exit_handlers_are_called_last_first_whoever_has_registered_them() {
     }
     let name = "exits::exit_handlers_are_called_last_first_whoever_has_registered_them";
     let text = written(name, variable);
-    // The first domain's when it is closed; then those of the others, and of what exists once, at the exit.
-    assert!(text.ends_with("d1 e1 c1 b1 a1 d3 e3 p c2 b3 a3 b2 a2 all "), "{text}");
+    // The first domain's when it is closed; then, at the exit, those of the others and of the library that exists once.
+    assert!(text.ends_with("d1 e1 s10 c1 b1 a1 d3 e3 p s25 c2 b3 a3 b2 a2 all "), "{text}");
 }
 
 #[test]
@@ -114,7 +126,7 @@ fn what_many_handlers_take_is_little_and_is_given_back() {
             // SAFETY: no code of its library runs, and nothing refers to it.
             unsafe { hydrozoa_loader::Domain::close(domain) }
         };
-        // What the loader makes once.
+        // The loader makes some things once: here.
         drop(open(&domains[1], &path, OpenFlags::NOW).unwrap());
         close(domains.remove(1));
         let before = allocated();

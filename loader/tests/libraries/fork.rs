@@ -72,7 +72,7 @@ fn a_fork_calls_the_handlers_of_the_domain_that_forks() {
         unsafe { libc::_exit(calls) };
     }
     let status = ended(child).unwrap();
-    assert_eq!(libc::WEXITSTATUS(status), 110, "the program's own fork is no domain's");
+    assert_eq!(libc::WEXITSTATUS(status), 110, "the program's own fork belongs to no domain");
 }
 
 /// Exit handlers and destructors of another domain may take a lock that a thread of that domain held during the fork.

@@ -1,4 +1,4 @@
-//! Interpositions: what references of a domain's replicas bind to instead.
+//! Interpositions: the definitions that references of a domain's replicas bind to instead.
 
 use std::ffi::{c_int, c_void};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn an_address_tells_its_image_what_is_constant_and_what_is_behind_an_interpositi
         assert!(Located::at(constant).is_none());
         (image, base)
     });
-    // The second one had the first one's place.
+    // The second one took the first one's place.
     assert_eq!(ended[0], ended[1]);
 }
 
@@ -93,7 +93,7 @@ fn references_of_one_replica_are_interposed_and_no_other_ones() {
 
     let domain = loader.domain("asks").interpose_in("libone.so", "size_of", first).build().unwrap();
     assert_eq!((result(&domain, &one), result(&domain, &other)), (95, 5));
-    // It counts before what is interposed for all.
+    // It counts before interpositions for all.
     let builder = loader.domain("asks").interpose("size_of", second);
     let domain = builder.interpose_in("libother.so", "size_of", first).build().unwrap();
     assert_eq!((result(&domain, &one), result(&domain, &other)), (195, 95));

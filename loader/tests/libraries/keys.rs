@@ -1,4 +1,4 @@
-//! Keys of thread-specific data of domains among several: more than glibc has, each domain's its own.
+//! Keys of thread-specific data: domains have more than glibc, and each domain has its own.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hydrozoa_testkit::libraries::{Workshop, open};
 
 use crate::replicas::call;
 
-/// `check` returns 0, or the line of what it found wrong. Its thread has values of all keys, some of C11.
+/// `check` returns 0, or the line of the failed check. Its thread has values of all keys, some of C11.
 const SOURCE: &str = r#"
 #include <errno.h>
 #include <pthread.h>

@@ -150,15 +150,15 @@ fn open_in(count: usize, path: &Path) -> Vec<Own> {
     domains(count).into_iter().map(open).collect()
 }
 
-/// The library, and what makes the C library find the locale `comma`.
-struct Place {
+/// The library, and the settings that make the C library find the locale `comma`.
+struct Fixture {
     library: PathBuf,
     variables: [(&'static str, OsString); 1],
     _shop: Workshop,
 }
 
-impl Place {
-    fn new(test: &str) -> Place {
+impl Fixture {
+    fn new(test: &str) -> Fixture {
         let shop = Workshop::new(&format!("locale-{test}"));
         let (source, all) = (shop.path("comma.src"), shop.path("all"));
         std::fs::write(&source, COMMA).unwrap();
@@ -174,7 +174,7 @@ impl Place {
         }
         let library = shop.build("liblocale.so", SOURCE, &["-pthread"]);
         let variables = [("LOCPATH", shop.path("locales").into_os_string())];
-        Place { library, variables, _shop: shop }
+        Fixture { library, variables, _shop: shop }
     }
 }
 
@@ -207,7 +207,7 @@ fn process_has_commas() -> bool {
 
 #[test]
 fn what_one_domain_sets_no_other_one_has_and_the_process_neither() {
-    let place = Place::new("own");
+    let place = Fixture::new("own");
     alone_with(PATIENCE, &place.variables, || {
         let [first, second] = open_in(2, &place.library).try_into().unwrap();
         assert_eq!([inside(&first, "commas"), inside(&second, "commas")], [0, 0]);
@@ -232,16 +232,16 @@ fn what_one_domain_sets_no_other_one_has_and_the_process_neither() {
 
 #[test]
 fn a_domain_has_the_locale_of_the_process_until_it_sets_one() {
-    let place = Place::new("process");
+    let place = Fixture::new("process");
     alone_with(PATIENCE, &place.variables, || {
         let [first, second] = open_in(2, &place.library).try_into().unwrap();
         // SAFETY: no other thread of this process uses the locale.
         let status = unsafe { libc::setlocale(libc::LC_NUMERIC, c"comma".as_ptr()) };
         assert!(!status.is_null());
         assert_eq!([inside(&first, "commas"), inside(&second, "commas")], [1, 1]);
-        // What the process has is nobody's own.
+        // The process's locale is nobody's own.
         assert_eq!(set(&second, libc::LC_NUMERIC, Some(c"comma")), "comma");
-        // What is not named stays.
+        // Other categories stay.
         assert_eq!(set(&first, libc::LC_MONETARY, Some(c"comma")), "comma");
         assert_eq!(inside(&first, "commas"), 1);
         // SAFETY: as above.
@@ -252,7 +252,7 @@ fn a_domain_has_the_locale_of_the_process_until_it_sets_one() {
 
 #[test]
 fn threads_that_a_domain_has_created_see_what_another_one_sets() {
-    let place = Place::new("threads");
+    let place = Fixture::new("threads");
     alone_with(PATIENCE, &place.variables, || {
         let [library, other] = &open_in(2, &place.library)[..] else { unreachable!() };
         assert_eq!(inside(library, "start"), 0);
@@ -265,7 +265,7 @@ fn threads_that_a_domain_has_created_see_what_another_one_sets() {
 
 #[test]
 fn a_thread_of_the_program_has_its_own_locale_again_after_a_visit() {
-    let place = Place::new("visit");
+    let place = Fixture::new("visit");
     alone_with(PATIENCE, &place.variables, || {
         let [first, second] = open_in(2, &place.library).try_into().unwrap();
         set(&first, libc::LC_NUMERIC, Some(c"comma"));
@@ -297,7 +297,7 @@ fn a_thread_of_the_program_has_its_own_locale_again_after_a_visit() {
 
 #[test]
 fn names_conventions_and_errors_are_those_of_the_c_library() {
-    let place = Place::new("names");
+    let place = Fixture::new("names");
     alone_with(PATIENCE, &place.variables, || {
         for library in open_in(3, &place.library) {
             for part in ["found", "names", "conventions"] {
@@ -310,7 +310,7 @@ fn names_conventions_and_errors_are_those_of_the_c_library() {
 
 #[test]
 fn the_empty_name_means_the_environment_of_the_domain() {
-    let place = Place::new("environment");
+    let place = Fixture::new("environment");
     alone_with(PATIENCE, &place.variables, || {
         let loader = Loader::builder().build().unwrap();
         let names = |entries: &[&str]| {
@@ -331,7 +331,7 @@ fn the_empty_name_means_the_environment_of_the_domain() {
 
 #[test]
 fn what_one_domain_makes_of_the_variables_of_locales_no_other_one_goes_by() {
-    let place = Place::new("variables");
+    let place = Fixture::new("variables");
     alone_with(PATIENCE, &place.variables, || {
         let process = |name| {
             // SAFETY: no other thread of this process uses the environment.
@@ -347,7 +347,7 @@ fn what_one_domain_makes_of_the_variables_of_locales_no_other_one_goes_by() {
         assert_eq!(std::env::var("LC_NUMERIC").unwrap(), "comma");
         assert_eq!(inside(&second, "names_nothing"), 0);
         assert_eq!([numbers(&first), numbers(&second)], ["comma", "C"]);
-        // What the process has done since then counts for all.
+        // A later change by the process counts for all.
         process(c"comma".as_ptr());
         assert_eq!([numbers(&first), numbers(&second)], ["comma", "comma"]);
         assert_eq!(inside(&second, "clears"), 0);
@@ -358,7 +358,7 @@ fn what_one_domain_makes_of_the_variables_of_locales_no_other_one_goes_by() {
 
 #[test]
 fn domains_set_locales_at_once() {
-    let place = Place::new("at-once");
+    let place = Fixture::new("at-once");
     alone_with(PATIENCE, &place.variables, || {
         let libraries = open_in(4, &place.library);
         let barrier = Barrier::new(libraries.len());
@@ -381,7 +381,7 @@ fn domains_set_locales_at_once() {
 
 #[test]
 fn a_new_domain_has_nothing_of_the_locale_of_one_that_has_ended() {
-    let place = Place::new("ended");
+    let place = Fixture::new("ended");
     alone_with(PATIENCE, &place.variables, || {
         for _ in 0..3 {
             let [own] = open_in(1, &place.library).try_into().unwrap();

@@ -1,24 +1,26 @@
 //! The loader on small libraries that are built for each test.
 
+mod abandoned;
+mod belongings;
+mod brought;
 mod children;
 mod clibrary;
 mod costs;
 mod cxx_state;
+mod descriptors;
 mod environment;
 mod exceptions;
 mod exits;
+mod file_names;
 mod fork;
 mod interposed;
 mod keys;
 mod locale;
-mod names;
 mod own_environment;
-mod owned;
-mod places;
 mod record_locks;
 mod recycled;
 mod refusals;
 mod replicas;
 mod shared;
-mod text;
+mod text_relocations;
 mod thread_local;

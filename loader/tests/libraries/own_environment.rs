@@ -45,7 +45,7 @@ fn process() -> Vec<(usize, CString)> {
     all
 }
 
-/// What code of a domain reads and changes: `own` with an environment of its own, `shared` with the process's.
+/// Code of a domain that reads and changes the environment: `own` has one of its own, `shared` the process's.
 const OWN: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -140,7 +140,7 @@ fn three_domains_have_environments_of_their_own_beside_one_that_has_the_process_
     alone(PATIENCE, || {
         let shop = Workshop::new("environment-own");
         let path = shop.build("libown.so", OWN, &[]);
-        // SAFETY: this process has one thread yet.
+        // SAFETY: this process has only one thread so far.
         unsafe { std::env::set_var("HOST", "1") };
         let before = process();
         let (own, shared) = libraries(&path, 0..3);

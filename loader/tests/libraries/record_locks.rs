@@ -11,7 +11,7 @@ use hydrozoa_testkit::libraries::{Workshop, function, open};
 
 use crate::replicas::{call, domains, open_in};
 
-/// What one domain does. Functions return 0, or the line of what they found wrong, unless they say what.
+/// One domain's code. Functions return 0, or the line of the failed check, unless they say otherwise.
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -446,12 +446,12 @@ fn a_wait_for_a_lock_ends_by_a_signal_by_the_owner_s_end_and_not_in_a_deadlock()
         let [_, _, ending] = domains;
         thread::scope(|scope| {
             let waits = scope.spawn(|| ask(&one, "takes", 2));
-            // SAFETY: no code of it runs, and nothing of it is used any more.
+            // SAFETY: none of its code runs, and nobody uses it any more.
             unsafe { ending.retire(|| ()) };
             assert_eq!(waits.join().unwrap(), 0);
         });
         assert_eq!(ask(&one, "loses", 0), 0);
-        // Each has what the other wants.
+        // Each holds the lock that the other wants.
         assert_eq!((ask(&one, "takes_bytes", 1), ask(&two, "takes_bytes", 2)), (0, 0));
         let mut results = thread::scope(|scope| {
             let waits = [(&one, 2), (&two, 1)].map(|(library, bytes)| {
@@ -470,7 +470,7 @@ fn a_wait_for_a_lock_ends_by_a_signal_by_the_owner_s_end_and_not_in_a_deadlock()
     });
 }
 
-/// Of what has nothing to do with locks, the cost is that of a few instructions; of a lock, that of a few system calls.
+/// Calls unrelated to locks cost a few more instructions; a lock costs a few more system calls.
 #[test]
 fn calls_that_lock_nothing_cost_a_few_nanoseconds_more() {
     alone(PATIENCE, || {

@@ -1,4 +1,4 @@
-//! Domains that end: what they give back, what they leave to the next domain, and what is not called any more.
+//! Domains that end: they release resources, leave places to the next domain, and cancel calls.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn function_of(library: &Library, name: &str) -> extern "C-unwind" fn() -> c_int
     unsafe { function(library, name) }
 }
 
-/// A thread that does what it is given, until this is dropped.
+/// A thread that runs the functions it is given, until this is dropped.
 struct Worker {
     send: mpsc::Sender<Box<dyn FnOnce() -> c_int + Send>>,
     receive: mpsc::Receiver<c_int>,
@@ -413,7 +413,7 @@ fn an_exit_waits_for_the_end_of_a_domain() {
             let library = opened(&domain, &path);
             assert_eq!(call(&library, "prepare"), 0);
             let (began, end) = (function_of(&library, "began"), call(&library, "has_ended"));
-            // SAFETY: always. The child's child exits, and this one reads what it has written before.
+            // SAFETY: always. The child's child exits, and this one reads its output.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 thread::spawn(move || retire(domain));
@@ -421,7 +421,7 @@ fn an_exit_waits_for_the_end_of_a_domain() {
                 std::process::exit(7);
             }
             let (mut status, mut byte) = (0, 0u8);
-            // SAFETY: the child is ours. The descriptor is a pipe's, which has a byte or has none.
+            // SAFETY: the child is ours. The descriptor is a pipe's, which holds one byte or none.
             let read = unsafe {
                 libc::waitpid(child, &mut status, 0);
                 libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK);

@@ -24,7 +24,7 @@ fn a_unique_symbol_of_the_system_s_is_the_one_that_the_system_uses() {
         "own",
         &["-L{dir}", "-Wl,--no-as-needed", "-l:libsecond++.so", "-Wl,-rpath,$ORIGIN"],
     );
-    // Neither library needs the other. The one that is opened first has the definition for all.
+    // Neither library needs the other. The one that is opened first provides the definition for all.
     let name = CString::new(first.to_str().unwrap()).unwrap();
     // SAFETY: a library of ours, whose constructors do nothing.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -401,7 +401,7 @@ fn a_library_of_the_commons_that_asks_for_the_process_gets_the_domain_whose_code
             assert_eq!(ask(own, "by_kept"), answer);
             assert_eq!(by_handle(own, ask(own, "shared_program")), answer);
         }
-        // Handles that are passed on mean what they mean to those who have got them.
+        // A passed-on handle means the same to its receiver.
         assert_eq!(by_handle(own, ask(own, "program")), answer);
         // SAFETY: as above.
         let open_core: AskBy = unsafe { function(own, "core") };
@@ -476,7 +476,7 @@ fn what_the_program_bound_to_its_own_world_is_not_the_domain_s() {
         let functions = ["by_need", "by_path", "if_loaded", "by_name"];
         assert_eq!(functions.map(|function| call(&user, function)), [1, 2, 3, 4], "{name}");
     }
-    // A name that only what the program has loaded answers to.
+    // A name that only the program's loaded objects define.
     let domain = loader.domain("by name").build().unwrap();
     open(&domain, &world, OpenFlags::NOW | OpenFlags::GLOBAL).unwrap();
     let loner = open(&domain, &loner, OpenFlags::NOW).unwrap();

@@ -53,7 +53,7 @@ fn a_thread_that_blocks_all_signals_is_given_initialised_data_at_once() {
     assert_eq!(value(library.symbol("value").unwrap() as usize), 42);
 }
 
-/// Set when the thread of [`without_the_c_library`] shall end, and when it has begun.
+/// Set when the thread of [`without_the_c_library`] must end, and when it has begun.
 static END: AtomicBool = AtomicBool::new(false);
 
 /// A thread that the C library does not know and that blocks all signals, as some runtimes start them.

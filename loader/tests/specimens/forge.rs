@@ -31,7 +31,7 @@ pub struct Forge {
     pub data: Vec<u8>,
     /// DT_TEXTREL: relocations may write to the read-only segment.
     pub text_relocations: bool,
-    /// How many more bytes there are in memory than in the file.
+    /// The number of bytes in memory beyond those in the file.
     pub zeroes: u64,
 }
 

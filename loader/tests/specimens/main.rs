@@ -1,6 +1,6 @@
 //! Untrusted input, without a fuzzer: the inputs that fuzzing found, and a fixed number of its mutations.
 //!
-//! The fuzz targets (`loader/fuzz`) have the same mutations and the same model of relocation.
+//! The fuzz targets (`loader/fuzz`) use the same mutations and the same model of relocation.
 
 mod forge;
 mod reading;

@@ -10,7 +10,7 @@ use super::forge::{DATA, Forge, Symbol};
 pub const NAMES: [&str; 12] =
     ["a", "b", "ab", "ba", "aB", "bA", "counter", "malloc", "environ", "errno", "no_such", "free"];
 
-/// Relocations of x86-64 that most symbols can have: NONE, 64, GLOB_DAT, JUMP_SLOT, RELATIVE,
+/// Relocations of x86-64 that suit most symbols: NONE, 64, GLOB_DAT, JUMP_SLOT, RELATIVE,
 /// DTPMOD64, PC64, SIZE32, SIZE64, IRELATIVE, RELATIVE64.
 const COMMON: [u32; 11] = [0, 1, 6, 7, 8, 16, 24, 32, 33, 37, 38];
 

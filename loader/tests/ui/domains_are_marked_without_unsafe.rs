@@ -1,4 +1,4 @@
-//! The mark of a thread decides with which domain's state shared code works, and so is the caller's promise.
+//! A thread's mark decides which domain's state shared code uses, and so is the caller's promise.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What stands in for a symbol must have its signature, which no type says.
+//! A replacement for a symbol must have its signature, which no type expresses.
 
 #![forbid(unsafe_code)]
 

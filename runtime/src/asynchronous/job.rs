@@ -1,15 +1,15 @@
 //! A coroutine on its way through an event loop.
 
 use super::task::Sender;
-use crate::contained::contained;
 use crate::object::Object;
+use crate::panics::contained;
 use crate::session::Session;
 use crate::{Error, Result};
 
 /// Work for an event loop. If it is dropped, its future says that the interpreter has ended.
 pub(super) trait Job: Send {
-    /// What the loop shall await. `None` if nobody wants the result any more, or if there is an error, which the future
-    /// has then.
+    /// The object that the loop shall await. `None` if nobody wants the result any more, or after an error, which the
+    /// future then returns.
     fn make<'s>(&mut self, session: &'s Session) -> Option<Object<'s>>;
 
     /// Gives the result of the asyncio task to the future.

@@ -3,7 +3,7 @@
 use crate::object::Object;
 use crate::session::Session;
 use crate::{Error, Result};
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::LeafLock;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// All mailboxes, by their numbers: Python code names one by its number.
-static MAILBOXES: Leaf<BTreeMap<u64, Weak<Mailbox>>> = Leaf::new(BTreeMap::new());
+static MAILBOXES: LeafLock<BTreeMap<u64, Weak<Mailbox>>> = LeafLock::new(BTreeMap::new());
 
 /// The number of the next mailbox.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// What is sent to one event loop, and has not been taken.
+/// Messages to one event loop that it has not yet taken.
 pub(super) struct Mailbox {
     number: u64,
     /// An eventfd. It is readable while there is something to take.
     event: File,
-    letters: Leaf<Letters>,
+    letters: LeafLock<Letters>,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl Mailbox {
         let event = event()
             .map_err(|source| Error::Io { path: "the eventfd of an event loop".into(), source })?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mailbox = Arc::new(Self { number, event, letters: Leaf::default() });
+        let mailbox = Arc::new(Self { number, event, letters: LeafLock::default() });
         let weak = Arc::downgrade(&mailbox);
         MAILBOXES.with(|mailboxes| mailboxes.insert(number, weak));
         Ok(mailbox)
@@ -95,7 +95,7 @@ impl Mailbox {
     }
 
     fn take(&self) -> Letters {
-        // Before the look at letters: whoever sends one after that look makes the descriptor readable again. It fails if
+        // Before looking at the letters: one sent after that look makes the descriptor readable again. It fails if
         // it was not readable.
         let _ = (&self.event).read(&mut [0; 8]);
         self.letters.with(std::mem::take)

@@ -2,7 +2,7 @@
 //!
 //! | file | is |
 //! |---|---|
-//! | `mailbox` | what the host sends to an event loop without its GIL |
+//! | `mailbox` | messages that the host sends to an event loop without its GIL |
 //! | `job` | a coroutine on its way through an event loop |
 //! | `task` | the future of its result |
 //! | `awaitable` | a Rust future that a coroutine awaits |
@@ -23,7 +23,7 @@ use crate::interpreter::Interpreter;
 use crate::object::Object;
 use crate::session::Session;
 use crate::{Error, Result};
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::LeafLock;
 use job::{Job, Work};
 use mailbox::Mailbox;
 use std::collections::HashMap;
@@ -38,13 +38,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone)]
 pub struct EventLoop(Arc<Shared>);
 
-/// What the handles of a loop, its tasks and the loop itself share.
+/// The state that the handles of a loop, its tasks and the loop itself share.
 struct Shared {
     /// The name of the interpreter.
     interpreter: Arc<str>,
     mailbox: Arc<Mailbox>,
     /// By their numbers. `None` when the interpreter has begun to end.
-    jobs: Leaf<Option<Jobs>>,
+    jobs: LeafLock<Option<Jobs>>,
     next: AtomicU64,
 }
 
@@ -69,7 +69,7 @@ impl EventLoop {
     /// # Errors
     ///
     /// Of the future: an error of `make`. The exception of the coroutine as [`Error::Python`]; this is
-    /// `asyncio.CancelledError` if Python code has cancelled the task. [`Error::Convert`] if the result is no `T`.
+    /// `asyncio.CancelledError` if Python code has cancelled the task. [`Error::Convert`] if the result is not a `T`.
     /// [`Error::Panic`] for a panic of `make` or of the conversion. [`Error::Ended`].
     pub fn spawn<T, M>(&self, make: M) -> Task<T>
     where
@@ -124,7 +124,7 @@ impl Shared {
         self.jobs.with(|jobs| jobs.as_mut()?.remove(&number))
     }
 
-    /// Has the loop cancel a task.
+    /// Makes the loop cancel a task.
     fn cancel(&self, number: u64) {
         self.mailbox.cancel(number);
     }
@@ -158,7 +158,7 @@ impl Shared {
         let shared = Arc::new(Self {
             interpreter: session.interpreter().name().into(),
             mailbox: mailbox.clone(),
-            jobs: Leaf::new(Some(Jobs::new())),
+            jobs: LeafLock::new(Some(Jobs::new())),
             next: AtomicU64::new(0),
         });
         session.with_gil(|| {
@@ -180,7 +180,7 @@ impl Shared {
     }
 }
 
-/// What the interpreter has of its loop. It is dropped when the interpreter begins to end.
+/// The interpreter's reference to its loop. It is dropped when the interpreter begins to end.
 struct Attached(Arc<Shared>);
 
 impl Drop for Attached {
@@ -194,21 +194,21 @@ impl Interpreter {
     /// (`threading`). That call waits for the GIL, later calls do not.
     ///
     /// The thread lives as long as the interpreter. When the interpreter ends, all tasks of the loop are cancelled and waited
-    /// for, as `asyncio.run` does. An interpreter with an event loop is not settled
-    /// ([`Interpreter::settle`]), since a thread of Python keeps it from that. A forked child has no such thread, and
+    /// for, as `asyncio.run` does. An interpreter with an event loop cannot be settled
+    /// ([`Interpreter::settle`]): its Python thread prevents it. A forked child lacks this thread, and
     /// its tasks never end.
     ///
     /// # Errors
     ///
-    /// [`Error::Python`] if asyncio cannot be imported or Python gets no thread. [`Error::Io`] if the system gives no file
-    /// descriptor.
+    /// [`Error::Python`] if asyncio cannot be imported or the thread cannot be started. [`Error::Io`] if the system refuses a
+    /// file descriptor.
     pub fn event_loop(&self) -> Result<EventLoop> {
         let start = || {
             let shared = Shared::start(&self.session())?;
             Ok(Box::new(Attached(shared)) as Box<_>)
         };
-        let companion = self.0.companion().get_or_start(start)?;
-        match companion.downcast_ref::<Attached>() {
+        let value = self.0.lazy_value().get_or_start(start)?;
+        match value.downcast_ref::<Attached>() {
             Some(attached) => Ok(EventLoop(attached.0.clone())),
             None => Err(Error::defect("an interpreter has something else for its event loop")),
         }

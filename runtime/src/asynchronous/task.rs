@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::session::Session;
 use crate::{Error, Result};
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::LeafLock;
 use std::fmt;
 use std::mem;
 use std::pin::Pin;
@@ -28,9 +28,9 @@ pub struct Task<T> {
 }
 
 /// Where a result comes.
-pub(super) struct Slot<T>(Leaf<State<T>>);
+pub(super) struct Slot<T>(LeafLock<PendingResult<T>>);
 
-enum State<T> {
+enum PendingResult<T> {
     /// With the last one who asked.
     Pending(Option<Waker>),
     Ready(Result<T>),
@@ -48,7 +48,7 @@ pub(super) struct Sender<T> {
 
 /// A place for one result, and who fills it.
 pub(super) fn channel<T>(interpreter: Arc<str>) -> (Sender<T>, Arc<Slot<T>>) {
-    let slot = Arc::new(Slot(Leaf::new(State::Pending(None))));
+    let slot = Arc::new(Slot(LeafLock::new(PendingResult::Pending(None))));
     (Sender { slot: Arc::downgrade(&slot), interpreter }, slot)
 }
 
@@ -61,8 +61,8 @@ impl<T> Sender<T> {
     /// The first result counts.
     pub(super) fn send(&mut self, result: Result<T>) {
         let Some(slot) = mem::take(&mut self.slot).upgrade() else { return };
-        let before = slot.0.with(|state| mem::replace(state, State::Ready(result)));
-        if let State::Pending(Some(waker)) = before {
+        let before = slot.0.with(|state| mem::replace(state, PendingResult::Ready(result)));
+        if let PendingResult::Pending(Some(waker)) = before {
             waker.wake();
         }
     }
@@ -92,7 +92,7 @@ impl<T> Task<T> {
     /// Whether the result is there, so that a poll gives it.
     pub fn is_finished(&self) -> bool {
         let is_pending =
-            |slot: &Arc<Slot<T>>| slot.0.with(|state| matches!(state, State::Pending(_)));
+            |slot: &Arc<Slot<T>>| slot.0.with(|state| matches!(state, PendingResult::Pending(_)));
         !self.receiver.as_ref().is_some_and(is_pending)
     }
 }
@@ -108,10 +108,12 @@ impl<T> Future for Task<T> {
         // Wakers are cloned and dropped outside of the lock.
         let mut waker = Some(context.waker().clone());
         let before = slot.0.with(|state| match state {
-            State::Pending(former) => State::Pending(mem::replace(former, waker.take())),
-            _ => mem::replace(state, State::Given),
+            PendingResult::Pending(former) => {
+                PendingResult::Pending(mem::replace(former, waker.take()))
+            }
+            _ => mem::replace(state, PendingResult::Given),
         });
-        let State::Ready(result) = before else { return Poll::Pending };
+        let PendingResult::Ready(result) = before else { return Poll::Pending };
         self.receiver = None;
         self.lease = None;
         Poll::Ready(result)

@@ -4,7 +4,7 @@ use super::{Class, instance};
 use crate::convert::ToPython;
 use crate::error::Error;
 use crate::function::{Arguments, Function};
-use crate::interpreter::Kept;
+use crate::interpreter::ObjectReference;
 use crate::object::Object;
 use crate::session::Session;
 use crate::{Result, payload::table::Handle};
@@ -23,8 +23,8 @@ use std::sync::Arc;
 /// [`Session::not_implemented`](crate::Session::not_implemented); `__next__` ends with a `StopIteration`
 /// ([`Error::raise`](crate::Error::raise)).
 ///
-/// Functions may fail as host functions do ([`Session::function`](crate::Session::function)). A part that cannot be made
-/// (a head that is none) is an error of [`Session::class`](crate::Session::class).
+/// Functions may fail as host functions do ([`Session::function`](crate::Session::function)). If a part cannot be made
+/// (an invalid head), [`Session::class`](crate::Session::class) returns an error.
 pub struct ClassBuilder<'session, T> {
     session: &'session Session,
     /// The class's `__dict__`.
@@ -40,7 +40,7 @@ pub struct ClassBuilder<'session, T> {
 type Constant = Box<dyn FnOnce(&Object<'_>) -> Result<()>>;
 
 impl<'session, T: Class> ClassBuilder<'session, T> {
-    /// Makes the class of an interpreter that has none. The thread holds the GIL.
+    /// Makes the class in an interpreter that lacks it. The thread holds the GIL.
     pub(super) fn make(session: &'session Session) -> Result<Object<'session>> {
         let builtins = session.import("builtins")?;
         let namespace = builtins.call_method("dict", ())?;
@@ -73,9 +73,8 @@ impl<'session, T: Class> ClassBuilder<'session, T> {
         Ok(class)
     }
 
-    /// How Python makes instances: the parameters of a call of the class, and what makes the value: a `T`, or an `Arc` of one.
-    ///
-    /// A class without a constructor has no instances but those that Rust makes.
+    /// The constructor for Python: the parameters of a call of the class, and a function that makes the value: a `T`, or an
+    /// `Arc` of one. Only Rust can make instances of a class without a constructor.
     pub fn constructor<F, V>(&mut self, signature: &str, function: F) -> &mut Self
     where
         F: for<'s> Fn(&'s Session, Arguments<'s>) -> Result<V> + Send + Sync + 'static,
@@ -195,7 +194,7 @@ impl<'session, T: Class> ClassBuilder<'session, T> {
         self.builtins.call_method("property", (get, set, (), doc))
     }
 
-    /// A callable that binds to what it is called on, its first argument.
+    /// A callable that binds to the object that it is called on, its first argument.
     fn function<F>(
         &self,
         head: &str,
@@ -235,7 +234,7 @@ impl<'session, T: Class> ClassBuilder<'session, T> {
         function.module(T::MODULE).make(self.session)
     }
 
-    /// Sets an attribute to what one of Python's own types makes of a function.
+    /// Wraps a function in one of Python's own types, and sets an attribute to it.
     fn wrapped(
         &mut self,
         wrapper: &str,
@@ -272,7 +271,7 @@ fn register<T: Class>(class: &Object<'_>) -> bool {
     let inner = class.session().inner();
     let (_, handle) = class.clone().into_parts();
     // SAFETY: the reference was the object's own, and it is of the interpreter.
-    inner.add_class(TypeId::of::<T>(), unsafe { Kept::new(inner, handle) })
+    inner.add_class(TypeId::of::<T>(), unsafe { ObjectReference::new(inner, handle) })
 }
 
 /// The value of the instance that a method is called on.
@@ -286,7 +285,7 @@ fn receiver<'object, T: Class>(object: &'object Object<'_>, name: &str) -> Resul
     })
 }
 
-/// What a method is called on, and its arguments.
+/// Splits a method's receiver from its arguments.
 fn split<'s>(
     arguments: Arguments<'s>,
     name: &str,

@@ -1,4 +1,4 @@
-//! What only code uses that the macros of `hydrozoa-macros` have written.
+//! Items for code that the macros of `hydrozoa-macros` generate.
 
 use crate::convert::ToPython;
 use crate::object::Object;

@@ -1,7 +1,8 @@
 //! Instances of classes, each of which holds a Rust value.
 
 use super::Class;
-use crate::convert::{FromPython, ToPython};
+use crate::convert::{FromPython, ToPython, one_argument};
+use crate::crash::contain;
 use crate::function::dropped_by_python;
 use crate::object::Object;
 use crate::session::Session;
@@ -36,6 +37,8 @@ impl<T: Class> Instance<T> {
         self.0
     }
 }
+
+one_argument!(impl {<T: Class>} Instance<T>);
 
 impl<T> Clone for Instance<T> {
     fn clone(&self) -> Self {
@@ -83,7 +86,7 @@ impl<T: Class> FromPython<'_> for Instance<T> {
     }
 }
 
-/// What a Python object holds.
+/// The contents of a Python object.
 struct Held {
     domain: DomainId,
     value: Arc<dyn Any + Send + Sync>,
@@ -97,7 +100,9 @@ pub(super) fn make<'session, T: Class>(
 ) -> Result<Object<'session>> {
     let class = class.handle_in(session)?;
     session.object(|inner, out, sink| {
-        let context = Box::into_raw(Box::new(Held { domain: inner.domain().id(), value })).cast();
+        let domain = inner.domain().id();
+        let context = Box::into_raw(Box::new(Held { domain, value })).cast();
+        contain::give(domain, context, release);
         // SAFETY: `object` attaches, and the class is alive. The payload drops the context once, also on failure.
         unsafe { (inner.table().instance)(class, context, release, out, sink) }
     })
@@ -122,5 +127,8 @@ fn held<'object>(object: &'object Object<'_>) -> Option<&'object Held> {
 unsafe extern "C" fn release(context: *mut c_void) {
     // SAFETY: as the caller vouches.
     let held = unsafe { Box::from_raw(context.cast::<Held>()) };
-    dropped_by_python(held.domain, held);
+    let domain = held.domain;
+    contain::take_back(domain, context);
+    dropped_by_python(domain, held);
+    contain::depart();
 }

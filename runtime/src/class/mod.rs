@@ -19,7 +19,7 @@ use crate::session::Session;
 ///
 /// The attribute macro [`class`](macro@crate::class) implements this trait. [`Session::class`] makes the class. [`Instance`] takes values into Python and back.
 ///
-/// Methods get `&self`, and any number of interpreters may call them at the same time. What changes is behind a lock or
+/// Methods get `&self`, and any number of interpreters may call them at the same time. So mutable state is behind a lock or
 /// atomic. Python may derive classes from the class. Instances cannot be pickled unless the class has a `__reduce__`.
 ///
 /// ```no_run
@@ -71,7 +71,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// What [`ClassBuilder`]'s functions say, and `MemoryError`.
+    /// The errors of [`ClassBuilder`]'s functions, and `MemoryError`.
     pub fn class<T: Class>(&self) -> Result<Object<'_>> {
         self.with_gil(|| match builder::registered::<T>(self) {
             Some(class) => Ok(class),

@@ -4,11 +4,8 @@ use super::buffer::Buffer;
 use super::tensor::Tensor;
 use super::{Integer, ToPython, Value};
 use crate::Result;
-use crate::class::{Class, Instance};
-use crate::exception::Exception;
-use crate::handle::Handle;
 use crate::object::Object;
-use crate::payload::table::{Kind, Leaf, Text};
+use crate::payload::table::{Kind, TaggedValue, Text};
 use crate::session::Session;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -33,7 +30,7 @@ use std::time::{Duration, SystemTime};
 /// # Ok(()) }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of arguments",
+    message = "`{Self}` is not a list of arguments",
     note = "put the arguments into a tuple: `(argument,)`, `(first, second)`"
 )]
 pub trait ToArguments {
@@ -48,7 +45,7 @@ pub trait ToArguments {
 /// Named arguments: a tuple of up to twelve pairs, or any number of one type in an array, slice or
 /// vector: `&[("dim", 1)]`, `(("dim", 1), ("keepdim", true))`, `()`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of named arguments",
+    message = "`{Self}` is not a list of named arguments",
     note = "put pairs of name and value into a tuple: `((\"dim\", 1),)`"
 )]
 pub trait ToKeywords {
@@ -68,9 +65,9 @@ pub struct Spread<T>(pub T);
 pub(crate) struct List<'a> {
     session: &'a Session,
     /// Positional arguments, and then one for each name.
-    leaves: SmallVec<[Leaf; 8]>,
+    leaves: SmallVec<[TaggedValue; 8]>,
     names: SmallVec<[Text; 4]>,
-    /// What the leaves and the names view.
+    /// The memory that the leaves and the names view.
     _viewed: PhantomData<&'a ()>,
 }
 
@@ -106,19 +103,19 @@ impl<'a> List<'a> {
             Some(plain) => plain.leaf(self.session)?,
             None => {
                 let object = value.to_python(self.session)?;
-                Leaf::object(Kind::OWNED, object.into_handle_in(self.session)?)
+                TaggedValue::object(Kind::OWNED, object.into_handle_in(self.session)?)
             }
         };
         self.leaves.push(leaf);
         Ok(())
     }
 
-    /// The values, and the names of the last ones. Whoever gets them takes over the references that the values own.
+    /// The values, and the names of the last ones. The caller takes over the references that the values own.
     #[inline]
-    pub(crate) fn take(&mut self) -> (&[Leaf], &[Text]) {
+    pub(crate) fn take(&mut self) -> (&[TaggedValue], &[Text]) {
         let (data, count) = (self.leaves.as_ptr(), self.leaves.len());
-        // SAFETY: the values before stay where they are while `self` is borrowed, and need no destructor. What is no longer
-        // in the list is not released with it.
+        // SAFETY: the values before stay where they are while `self` is borrowed, and need no destructor. The list does not
+        // release values that are no longer in it.
         let leaves = unsafe {
             self.leaves.set_len(0);
             std::slice::from_raw_parts(data, count)
@@ -171,25 +168,27 @@ impl<'a> Named<'_, 'a> {
     }
 }
 
+/// Makes types lists of one argument.
 macro_rules! one_argument {
     ($($type:ty),*; $(for<$($parameter:ident $(: $bound:path)?),+> $generic:ty),*;) => {
         $(one_argument!(impl {} $type);)*
         $(one_argument!(impl {<$($parameter $(: $bound)?),+>} $generic);)*
     };
     (impl {$($parameters:tt)*} $type:ty) => {
-        impl $($parameters)* ToArguments for $type {
+        impl $($parameters)* $crate::convert::ToArguments for $type {
             #[inline]
-            fn append_to<'a>(&'a self, arguments: &mut Positional<'_, 'a>) -> Result<()> {
+            fn append_to<'a>(&'a self, arguments: &mut $crate::convert::Positional<'_, 'a>) -> $crate::Result<()> {
                 arguments.push(self)
             }
         }
     };
 }
+pub(crate) use one_argument;
 
 one_argument! {
     bool, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64, str, String, Integer, Value, Tensor,
-    Object<'_>, Handle, Exception, Buffer, char, Path, PathBuf, OsStr, OsString, Duration, SystemTime;
-    for<T: Class> Instance<T>, for<T: ToPython> Option<T>, for<T: ToPython> [T], for<T: ToPython> Vec<T>,
+    Object<'_>, Buffer, char, Path, PathBuf, OsStr, OsString, Duration, SystemTime;
+    for<T: ToPython> Option<T>, for<T: ToPython> [T], for<T: ToPython> Vec<T>,
     for<K: ToPython, V: ToPython, S> HashMap<K, V, S>, for<K: ToPython, V: ToPython> BTreeMap<K, V>,
     for<T: ToPython, S> HashSet<T, S>, for<T: ToPython> BTreeSet<T>;
 }

@@ -1,13 +1,13 @@
 //! Memory that crosses without a copy, by the buffer protocol (PEP 3118).
 
 use super::element::{Element, is_format_of};
-use super::keeper::Keeper;
+use super::memory_owner::MemoryOwner;
 use super::{FromPython, ToPython, extents, room};
-use crate::cold::Loan;
 use crate::interpreter::Inner;
 use crate::object::Object;
 use crate::payload::table::BufferView;
 use crate::session::Session;
+use crate::settled_pages::Loan;
 use crate::{Error, Result};
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -142,7 +142,7 @@ impl Buffer {
 
     /// A copy of contiguous memory, as elements of type `T`. It waits for the interpreter's GIL, so no bytecode of that
     /// interpreter writes meanwhile. If others write (native code without the GIL, another interpreter that has the
-    /// memory), the copy may have some old and some new bytes.
+    /// memory), the copy may mix old and new bytes.
     ///
     /// # Errors
     ///
@@ -168,9 +168,9 @@ impl Buffer {
         })
     }
 
-    /// What keeps the memory.
-    pub(super) fn into_keeper(self) -> Keeper {
-        Keeper { owner: self.held, interpreter: Some(self.interpreter) }
+    /// The object that keeps the memory.
+    pub(super) fn into_memory_owner(self) -> MemoryOwner {
+        MemoryOwner { owner: self.held, interpreter: Some(self.interpreter) }
     }
 
     /// Whether contiguous elements of this type's kind and size are there, at aligned addresses.
@@ -222,8 +222,8 @@ impl FromPython<'_> for Buffer {
 }
 
 impl ToPython for Buffer {
-    /// A `memoryview` of the same memory, shape and format, in whichever interpreter; of bytes,
-    /// where `memoryview` has no such format.
+    /// A `memoryview` of the same memory, shape and format, in any interpreter; of bytes,
+    /// if `memoryview` does not know the format.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl ToPython for Buffer {
             return Err(Error::convert("memoryview", found, "its elements are not contiguous"));
         }
         let owner: Arc<dyn Send + Sync> = self.held.clone();
-        let keeper = Keeper { owner, interpreter: Some(self.interpreter.clone()) };
+        let keeper = MemoryOwner { owner, interpreter: Some(self.interpreter.clone()) };
         let _attached = session.attach();
         // SAFETY: the exporter keeps the memory until its buffer is released, which the keeper does.
         // The exporter allows or forbids writing. Rust holds no reference to the memory: those who make
@@ -269,7 +269,7 @@ impl<'session> Object<'session> {
     ///
     /// # Errors
     ///
-    /// `BufferError` if the exporter does not allow it, or `TypeError` if there is no buffer.
+    /// `BufferError` if the exporter does not allow it, or `TypeError` if the object has no buffer.
     pub fn writable_buffer(&self) -> Result<Buffer> {
         hold(self, true)
     }
@@ -277,7 +277,7 @@ impl<'session> Object<'session> {
 
 fn hold(object: &Object<'_>, writable: bool) -> Result<Buffer> {
     let session = object.session();
-    // What the view points to is the exporter's, and is read in the same turn.
+    // The view points to the exporter's memory, which is read in the same turn.
     let _attached = session.attach();
     let mut view = MaybeUninit::uninit();
     object.perform(|table, handle, sink| {

@@ -55,7 +55,7 @@ impl ToPython for NaiveDate {
 fn date(object: &Object<'_>) -> Result<NaiveDate> {
     let (year, month, day) = (part(object, "year")?, part(object, "month")?, part(object, "day")?);
     NaiveDate::from_ymd_opt(year, month, day)
-        .ok_or_else(|| refused("date", object, "there is no such day"))
+        .ok_or_else(|| refused("date", object, "this day does not exist"))
 }
 
 impl FromPython<'_> for NaiveDate {
@@ -83,7 +83,7 @@ fn time(object: &Object<'_>) -> Result<NaiveTime> {
     let (hour, minute) = (part(object, "hour")?, part(object, "minute")?);
     let (second, micro) = (part(object, "second")?, part(object, "microsecond")?);
     NaiveTime::from_hms_micro_opt(hour, minute, second, micro)
-        .ok_or_else(|| refused("time", object, "there is no such time"))
+        .ok_or_else(|| refused("time", object, "this time does not exist"))
 }
 
 /// Refuses a time with a zone.

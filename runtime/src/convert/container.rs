@@ -2,7 +2,7 @@
 
 use super::{FromPython, Inspected, List, Plain, ToPython, filled, room};
 use crate::object::Object;
-use crate::payload::table::{Handle, Kind, Leaf};
+use crate::payload::table::{Handle, Kind, TaggedValue};
 use crate::session::Session;
 use crate::thread::stack;
 use crate::{Error, Result};
@@ -53,10 +53,10 @@ pub(super) fn plain_items<T>(
         return Ok(None);
     }
     let len = inspected.leaf.len;
-    let mut leaves = filled(Leaf::new(Kind::NONE), len, || object.type_name())?;
+    let mut leaves = filled(TaggedValue::new(Kind::NONE), len, || object.type_name())?;
     object.perform(|table, handle, sink| {
         // SAFETY: attached; there is room for `len` items.
-        unsafe { (table.leaves)(handle, leaves.as_mut_ptr(), len, sink) }
+        unsafe { (table.tagged_items)(handle, leaves.as_mut_ptr(), len, sink) }
     })?;
     let mut values = room(len, || object.type_name())?;
     for leaf in &leaves {

@@ -3,12 +3,12 @@
 use super::dlpack::{
     DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY,
 };
-use super::keeper::Lent;
+use super::memory_owner::Lent;
 use super::tensor::Tensor;
 use crate::Result;
-use crate::contained::drop_contained;
 use crate::interpreter::called_by_anybody;
 use crate::object::Object;
+use crate::panics::drop_contained;
 use crate::payload::table::{Handle, TensorLoan};
 use crate::session::Session;
 use std::ffi::{c_int, c_void};

@@ -1,8 +1,8 @@
 //! Shapes and strides, checked where they enter.
 //!
-//! A shape that an exporter gives is a promise about memory. What no memory can have (a negative
-//! extent, more bytes than there are addresses) is refused here, so that the sums and products of
-//! extents that come later cannot overflow.
+//! A shape that an exporter gives is a promise about memory. Impossible shapes (a negative
+//! extent, more bytes than there are addresses) are refused here, so that later sums and products
+//! of extents cannot overflow.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -15,7 +15,7 @@ pub(super) fn dimensions(number: i32, most: usize) -> Option<usize> {
     usize::try_from(number).ok().filter(|&number| number <= most)
 }
 
-/// The number of elements, or `None` if that is no possible number.
+/// The number of elements, or `None` if that number is impossible.
 pub(super) fn count(shape: &[i64]) -> Option<usize> {
     // Not by multiplying from the left: a zero behind extents that overflow makes it zero as well.
     if shape.iter().any(|&extent| extent < 0) {
@@ -83,7 +83,7 @@ pub(super) fn check(
 }
 
 /// Appends every element to `out`, row by row. Strides are in elements. An exporter decides how many there are (a stride may be
-/// zero), so whoever has no room yet makes it as what may fail.
+/// zero), so callers make room by an allocation that may fail.
 ///
 /// # Safety
 ///

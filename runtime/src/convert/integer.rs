@@ -83,33 +83,25 @@ macro_rules! conversions {
 conversions!(i8: i8, i16: i16, i32: i32, i64: i64, i128: i128);
 conversions!(u8: i16, u16: i32, u32: i64, u64: i128);
 
-impl From<isize> for Integer {
-    fn from(value: isize) -> Self {
-        Self::from(value as i64)
-    }
+macro_rules! conversions_through {
+    ($($type:ty: $through:ty),*) => {$(
+        impl From<$type> for Integer {
+            fn from(value: $type) -> Self {
+                Self::from(value as $through)
+            }
+        }
+
+        impl TryFrom<&Integer> for $type {
+            type Error = OutOfRange;
+
+            fn try_from(integer: &Integer) -> Result<Self, OutOfRange> {
+                <$through>::try_from(integer).map(|value| value as Self)
+            }
+        }
+    )*};
 }
 
-impl TryFrom<&Integer> for isize {
-    type Error = OutOfRange;
-
-    fn try_from(integer: &Integer) -> Result<Self, OutOfRange> {
-        i64::try_from(integer).map(|value| value as Self)
-    }
-}
-
-impl From<usize> for Integer {
-    fn from(value: usize) -> Self {
-        Self::from(value as u64)
-    }
-}
-
-impl TryFrom<&Integer> for usize {
-    type Error = OutOfRange;
-
-    fn try_from(integer: &Integer) -> Result<Self, OutOfRange> {
-        u64::try_from(integer).map(|value| value as Self)
-    }
-}
+conversions_through!(isize: i64, usize: u64);
 
 impl From<u128> for Integer {
     fn from(value: u128) -> Self {

@@ -1,6 +1,6 @@
 //! Memory of the host that Python sees through a `memoryview`.
 
-use super::keeper::{Keeper, Lent};
+use super::memory_owner::{Lent, MemoryOwner};
 use crate::Result;
 use crate::object::Object;
 use crate::payload::table::Loan;
@@ -60,7 +60,7 @@ impl Session {
         owner: O,
     ) -> Result<Object<'_>> {
         // SAFETY: as the caller vouches.
-        unsafe { self.lend_kept(data, len, read_only, Keeper::of(owner)) }
+        unsafe { self.lend_kept(data, len, read_only, MemoryOwner::of(owner)) }
     }
 
     /// # Safety
@@ -71,14 +71,14 @@ impl Session {
         data: *mut u8,
         len: usize,
         read_only: bool,
-        keeper: Keeper,
+        keeper: MemoryOwner,
     ) -> Result<Object<'_>> {
         let loan = Loan {
             data,
             len,
             read_only: c_int::from(read_only),
             context: Lent::context(keeper.lent_to(self), self),
-            drop: Lent::<Keeper>::release,
+            drop: Lent::<MemoryOwner>::release,
         };
         self.object(|inner, out, sink| {
             // SAFETY: `object` attaches; the payload drops the loan once, also on failure.

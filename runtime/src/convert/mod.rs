@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | `None` | `()`, `Option::None` | `()`, `Option` |
 //! | `bool` | `bool` | `bool` |
-//! | `int` | integers up to 128 bits, [`Integer`] | the same; also what has `__index__` |
-//! | `float` | `f32`, `f64`; feature `half`: `f16`, `bf16` | the same; also what has `__float__` |
+//! | `int` | integers up to 128 bits, [`Integer`] | the same; also objects with `__index__` |
+//! | `float` | `f32`, `f64`; feature `half`: `f16`, `bf16` | the same; also objects with `__float__` |
 //! | `complex` | feature `num-complex`: `Complex<f32>`, `Complex<f64>` | the same |
 //! | `str` | `str`, `String`, `char`, `OsStr`, `OsString` | the same, owned |
 //! | `bytes` | `[u8]`, `Vec<u8>` | `Vec<u8>`; also `bytearray` |
@@ -13,7 +13,7 @@
 //! | `tuple` | tuples of up to twelve | the same |
 //! | `dict` | `HashMap`, `BTreeMap` | the same |
 //! | `set` | `HashSet`, `BTreeSet` | the same; also `frozenset` |
-//! | `pathlib.Path` | `Path`, `PathBuf` | `PathBuf`; also `str`, `bytes`, what has `__fspath__` |
+//! | `pathlib.Path` | `Path`, `PathBuf` | `PathBuf`; also `str`, `bytes`, objects with `__fspath__` |
 //! | `timedelta` | `Duration`; feature `chrono`: `TimeDelta` | the same |
 //! | `datetime` | `SystemTime`; feature `chrono`: `DateTime`, `NaiveDateTime` | the same |
 //! | `date`, `time` | feature `chrono`: `NaiveDate`, `NaiveTime` | the same |
@@ -22,7 +22,7 @@
 //! | `__dlpack__` | [`Tensor`](tensor::Tensor); feature `ndarray`: `Array` | the same |
 //! | any object | [`Object`] and [`Handle`](crate::Handle) of the same interpreter | [`Object`], [`Handle`](crate::Handle) |
 //!
-//! What `Box`, `Rc`, `Arc`, `Cow` or `&` contain converts as it does alone.
+//! The contents of `Box`, `Rc`, `Arc`, `Cow` or `&` convert as they do alone.
 
 mod arguments;
 pub(crate) mod buffer;
@@ -31,8 +31,8 @@ pub(crate) mod element;
 mod export;
 mod extents;
 mod integer;
-mod keeper;
 mod lend;
+mod memory_owner;
 mod paths;
 mod plain;
 mod pointers;
@@ -57,7 +57,7 @@ mod tch;
 
 #[cfg(feature = "serde")]
 pub use self::serde::Serde;
-pub(crate) use arguments::List;
+pub(crate) use arguments::{List, one_argument};
 pub use arguments::{Named, Positional, Spread, ToArguments, ToKeywords};
 pub(crate) use hydrozoa_payload::dlpack;
 pub use integer::{Integer, OutOfRange};
@@ -66,7 +66,7 @@ pub use value::Value;
 
 use crate::interpreter::Attached;
 use crate::object::Object;
-use crate::payload::table::{Kind, Leaf};
+use crate::payload::table::{Kind, TaggedValue};
 use crate::session::Session;
 use crate::{Error, Result};
 
@@ -76,7 +76,7 @@ pub trait ToPython {
     ///
     /// # Errors
     ///
-    /// [`Error::Foreign`] or what making the object raises.
+    /// [`Error::Foreign`], or the exception of making the object.
     fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>>;
 
     /// The value, if it needs no object of its own: it then crosses the boundary with the call that uses it.
@@ -86,7 +86,7 @@ pub trait ToPython {
         None
     }
 
-    /// What a slice of such values becomes: a list, or `bytes` for `u8`.
+    /// Converts a slice of such values: to a list, or to `bytes` for `u8`.
     #[doc(hidden)]
     fn slice_to_python<'session>(
         items: &[Self],
@@ -105,21 +105,21 @@ pub trait FromPython<'session>: Sized {
     ///
     /// # Errors
     ///
-    /// [`Error::Convert`] if it has none of this type.
+    /// [`Error::Convert`] if the object has no value of this type.
     fn from_python(object: &Object<'session>) -> Result<Self>;
 
     /// Whether [`FromPython::from_plain`] gives values.
     #[doc(hidden)]
     const PLAIN: bool = false;
 
-    /// What [`FromPython::from_python`] makes of an object with this value, or `None` if that takes the object.
+    /// The result of [`FromPython::from_python`] for an object with this value, or `None` if that needs the object.
     #[doc(hidden)]
     #[inline]
     fn from_plain(_plain: Plain<'_>) -> Option<Self> {
         None
     }
 
-    /// What a vector of such values is made from: a sequence or set, or `bytes` for `u8`.
+    /// Makes a vector of such values from a sequence or set, or from `bytes` for `u8`.
     #[doc(hidden)]
     fn vec_from_python(object: &Object<'session>) -> Result<Vec<Self>> {
         if Self::PLAIN
@@ -162,7 +162,7 @@ impl<'session> FromPython<'session> for Object<'session> {
 }
 
 /// A new object from a leaf.
-fn build<'session>(session: &'session Session, leaf: &Leaf) -> Result<Object<'session>> {
+fn build<'session>(session: &'session Session, leaf: &TaggedValue) -> Result<Object<'session>> {
     session.object(|inner, out, sink| {
         // SAFETY: `object` attaches, and what the leaf views outlives the call.
         unsafe { (inner.table().build)(leaf, out, sink) }
@@ -180,9 +180,9 @@ pub(crate) fn build_plain<'session>(
     }
 }
 
-/// What an object is: a leaf with a view, which lasts as long as this.
+/// An object's value: a leaf with a view, which lasts as long as this.
 struct Inspected<'object> {
-    leaf: Leaf,
+    leaf: TaggedValue,
     object: &'object Object<'object>,
     /// While it is read nobody changes it: a bytearray would move its bytes.
     _attached: Attached<'object>,
@@ -192,7 +192,7 @@ impl<'object> Inspected<'object> {
     #[inline]
     fn new(object: &'object Object<'_>) -> Result<Self> {
         let attached = object.session().attach();
-        let mut leaf = Leaf::new(Kind::OTHER);
+        let mut leaf = TaggedValue::new(Kind::OTHER);
         object.perform(|table, handle, sink| {
             // SAFETY: `perform` attaches, and the object is alive.
             unsafe { (table.inspect)(handle, &mut leaf, sink) }
@@ -204,7 +204,7 @@ impl<'object> Inspected<'object> {
         self.leaf.kind
     }
 
-    /// The value, unless it takes more than a look.
+    /// The value, if a look is enough to get it.
     #[inline]
     fn plain(&self) -> Option<Plain<'_>> {
         // SAFETY: the object outlives `self` and keeps its bytes. They stay what they are while the GIL is held, as it is
@@ -241,13 +241,13 @@ impl<'object> Inspected<'object> {
         }
     }
 
-    /// The failure to be what was asked for.
+    /// The error for an object that is not of the requested type.
     fn unexpected(&self, expected: &str) -> Error {
         Error::convert(expected, self.object.type_name(), "it is of another type")
     }
 }
 
-/// An empty vector with room for so many values. Python decides how many, so that there may be no room is an error.
+/// An empty vector with room for so many values. Python decides how many, so a lack of room is an error, not a crash.
 fn room<T>(count: usize, found: impl FnOnce() -> String) -> Result<Vec<T>> {
     let mut values = Vec::new();
     match values.try_reserve_exact(count) {
@@ -270,6 +270,6 @@ fn filled<T: Copy>(value: T, count: usize, found: impl FnOnce() -> String) -> Re
 }
 
 /// A leaf that holds bytes.
-fn bytes_leaf(kind: Kind, bytes: &[u8]) -> Leaf {
-    Leaf::view(kind, bytes)
+fn bytes_leaf(kind: Kind, bytes: &[u8]) -> TaggedValue {
+    TaggedValue::view(kind, bytes)
 }

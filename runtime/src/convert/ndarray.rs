@@ -20,12 +20,12 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Convert`] if type or number of dimensions differ, the memory is not the machine's own, or
-    /// an element has a bit pattern that is no value of `T`.
+    /// an element's bit pattern is invalid for `T`.
     ///
     /// # Safety
     ///
-    /// Nobody may write the memory while the view lives: no Python code that has the tensor, and no other
-    /// clone.
+    /// Nobody may write the memory while the view lives: neither Python code that has the tensor, nor
+    /// another clone.
     pub unsafe fn as_array<T: Element, D: Dimension>(&self) -> Result<ArrayView<'_, T, D>> {
         self.check::<T>()?;
         // SAFETY: type and alignment have been checked; every element that shape and strides reach is

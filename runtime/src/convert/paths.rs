@@ -41,7 +41,7 @@ impl FromPython<'_> for OsString {
     }
 }
 
-/// The bytes of a `str` that has no UTF-8, which is why it was not inspected; nothing if it is no `str`.
+/// The bytes of a `str` that was not inspected because it has no UTF-8; `None` for any other object.
 fn with_surrogates(object: &Object<'_>) -> Option<Result<OsString>> {
     let session = object.session();
     let is_str = session

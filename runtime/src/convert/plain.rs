@@ -2,13 +2,13 @@
 
 use crate::Result;
 use crate::object::Object;
-use crate::payload::table::{Kind, Leaf};
+use crate::payload::table::{Kind, TaggedValue};
 use crate::session::Session;
 
 /// A value without others in it.
 ///
 /// On the way in the interpreter makes its object in the call that uses it. On the way out it is read without a reference
-/// to the object, so whoever reads it must not run Python code. Only this crate can name the type, and with it implement the
+/// to the object, so its reader must not run Python code. Only this crate can name the type, and with it implement the
 /// functions of the conversion traits that take it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -32,25 +32,27 @@ pub enum Plain<'a> {
 impl<'a> Plain<'a> {
     /// The same for the table of `receiver`'s interpreter, valid as long as this.
     #[inline]
-    pub(crate) fn leaf(self, receiver: &Session) -> Result<Leaf> {
+    pub(crate) fn leaf(self, receiver: &Session) -> Result<TaggedValue> {
         Ok(match self {
-            Self::None => Leaf::new(Kind::NONE),
-            Self::Bool(value) => Leaf::integer(Kind::BOOL, value.into()),
-            Self::Int(value) => Leaf::integer(Kind::INT, value),
-            Self::Float(value) => Leaf::float(value),
-            Self::Str(text) => Leaf::view(Kind::STR, text.as_bytes()),
-            Self::Bytes(bytes) => Leaf::view(Kind::BYTES, bytes),
-            Self::Object(object) => Leaf::object(Kind::BORROWED, object.handle_in(receiver)?),
+            Self::None => TaggedValue::new(Kind::NONE),
+            Self::Bool(value) => TaggedValue::integer(Kind::BOOL, value.into()),
+            Self::Int(value) => TaggedValue::integer(Kind::INT, value),
+            Self::Float(value) => TaggedValue::float(value),
+            Self::Str(text) => TaggedValue::view(Kind::STR, text.as_bytes()),
+            Self::Bytes(bytes) => TaggedValue::view(Kind::BYTES, bytes),
+            Self::Object(object) => {
+                TaggedValue::object(Kind::BORROWED, object.handle_in(receiver)?)
+            }
         })
     }
 
-    /// What a leaf from an interpreter says, unless it takes more than a look.
+    /// The value of a leaf from an interpreter, if a look is enough to get it.
     ///
     /// # Safety
     ///
     /// The view is valid during `'a`.
     #[inline]
-    pub(crate) unsafe fn of(leaf: &Leaf) -> Option<Self> {
+    pub(crate) unsafe fn of(leaf: &TaggedValue) -> Option<Self> {
         Some(match leaf.kind {
             Kind::NONE => Self::None,
             Kind::BOOL => Self::Bool(leaf.as_integer() != 0),

@@ -6,15 +6,31 @@ use crate::payload::table::Kind;
 use crate::session::Session;
 use crate::{Error, Result};
 
-impl ToPython for () {
-    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        build_plain(session, Plain::None)
-    }
+/// Types whose values all cross by themselves.
+macro_rules! plain {
+    ($($type:ty: $value:ident => $plain:expr;)*) => {$(
+        impl ToPython for $type {
+            fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
+                let $value = self;
+                build_plain(session, $plain)
+            }
 
-    #[inline]
-    fn as_plain(&self) -> Option<Plain<'_>> {
-        Some(Plain::None)
-    }
+            #[inline]
+            fn as_plain(&self) -> Option<Plain<'_>> {
+                let $value = self;
+                Some($plain)
+            }
+        }
+    )*};
+}
+
+plain! {
+    (): _none => Plain::None;
+    bool: value => Plain::Bool(*value);
+    f64: value => Plain::Float(*value);
+    f32: value => Plain::Float((*value).into());
+    str: value => Plain::Str(value);
+    String: value => Plain::Str(value);
 }
 
 impl FromPython<'_> for () {
@@ -53,17 +69,6 @@ impl<'session, T: FromPython<'session>> FromPython<'session> for Option<T> {
     }
 }
 
-impl ToPython for bool {
-    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        build_plain(session, Plain::Bool(*self))
-    }
-
-    #[inline]
-    fn as_plain(&self) -> Option<Plain<'_>> {
-        Some(Plain::Bool(*self))
-    }
-}
-
 impl FromPython<'_> for bool {
     const PLAIN: bool = true;
 
@@ -79,23 +84,12 @@ impl FromPython<'_> for bool {
         let inspected = Inspected::new(object)?;
         match inspected.kind() {
             Kind::BOOL => Ok(inspected.leaf.as_integer() != 0),
-            // numpy's scalar (`bool_` before 2.0) is no subclass of bool, which cannot have any.
+            // numpy's scalar (`bool_` before 2.0) cannot be a subclass of bool, which allows none.
             Kind::OTHER if matches!(object.type_name().as_str(), "bool" | "bool_") => {
                 object.truth()
             }
             _ => Err(inspected.unexpected("bool")),
         }
-    }
-}
-
-impl ToPython for f64 {
-    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        build_plain(session, Plain::Float(*self))
-    }
-
-    #[inline]
-    fn as_plain(&self) -> Option<Plain<'_>> {
-        Some(Plain::Float(*self))
     }
 }
 
@@ -130,17 +124,6 @@ impl FromPython<'_> for f64 {
     }
 }
 
-impl ToPython for f32 {
-    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        f64::from(*self).to_python(session)
-    }
-
-    #[inline]
-    fn as_plain(&self) -> Option<Plain<'_>> {
-        Some(Plain::Float((*self).into()))
-    }
-}
-
 impl FromPython<'_> for f32 {
     const PLAIN: bool = true;
 
@@ -155,35 +138,13 @@ impl FromPython<'_> for f32 {
     }
 }
 
-impl ToPython for str {
-    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        build_plain(session, Plain::Str(self))
-    }
-
-    #[inline]
-    fn as_plain(&self) -> Option<Plain<'_>> {
-        Some(Plain::Str(self))
-    }
-}
-
-impl ToPython for String {
-    fn to_python<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        self.as_str().to_python(session)
-    }
-
-    #[inline]
-    fn as_plain(&self) -> Option<Plain<'_>> {
-        Some(Plain::Str(self))
-    }
-}
-
 impl FromPython<'_> for String {
     const PLAIN: bool = true;
 
     #[inline]
     fn from_plain(plain: Plain<'_>) -> Option<Self> {
         match plain {
-            // One for which there is no memory fails where there are errors.
+            // If memory is short, the copy fails later, in a function that can return an error.
             Plain::Str(text) => {
                 let mut copy = Self::new();
                 copy.try_reserve_exact(text.len()).ok()?;
@@ -277,7 +238,7 @@ macro_rules! integers {
 
         impl FromPython<'_> for $type {
             fn from_python(object: &Object<'_>) -> Result<Self> {
-                // Most are found so. What is out of range is said below.
+                // This finds most. Values out of range are reported below.
                 let small = Inspected::new(object)?.plain().and_then(Self::from_plain);
                 match small {
                     Some(value) => Ok(value),

@@ -8,12 +8,12 @@ use crate::{Error, Result};
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher, Hash};
 
-/// What a vector is made from, in error messages.
+/// The source of a vector, in error messages.
 const EXPECTED: &str = "a sequence or set";
 
 /// The items of a sequence or a set: `list`, `tuple`, `range`, `set`, `frozenset`, `bytes`, `array`, numpy
 /// arrays, and classes with `__len__` and `__getitem__`. A `str` is refused although it is a sequence of
-/// strings: who asks for a vector of strings and finds a string has forgotten a list around it.
+/// strings: a string in place of a vector of strings means a forgotten list around it.
 pub(super) fn items<'session>(object: &Object<'session>) -> Result<Vec<Object<'session>>> {
     let _attached = object.session().attach();
     let inspected = Inspected::new(object)?;

@@ -93,7 +93,7 @@ impl TryFrom<&Tensor> for tch::Tensor {
         let refused = |reason: &str| {
             Error::convert("tch::Tensor", format!("a tensor of shape {:?}", tensor.shape()), reason)
         };
-        // What fromDLPack would throw at is met here: C++ exceptions end at a Rust caller.
+        // Refuses everything that would make fromDLPack throw: a C++ exception must not reach a Rust caller.
         if !KINDS.iter().any(|(_, known)| *known == tensor.data_type()) {
             return Err(refused("torch has no such element type"));
         }

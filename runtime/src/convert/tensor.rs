@@ -7,20 +7,20 @@ use crate::device::Device;
 use super::dlpack::{DLManagedTensor, DLManagedTensorVersioned, DLTensor, READ_ONLY};
 use super::element::Element;
 use super::extents::Extents;
-use super::keeper::Keeper;
+use super::memory_owner::MemoryOwner;
 use super::{FromPython, ToPython, extents, room};
-use crate::cold::Loan;
 use crate::device;
 use crate::interpreter::Inner;
 use crate::object::Object;
 use crate::session::Session;
+use crate::settled_pages::Loan;
 use crate::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::Arc;
 use std::{fmt, ptr, slice};
 
-/// The most dimensions. DLPack has no limit, and torch none. One that nobody means is a wrong number.
+/// The most dimensions. DLPack and torch set no limit. A number that nobody could mean is a wrong one.
 const DIMENSIONS: usize = 1024;
 
 /// A tensor's memory with its shape. The memory belongs to Python or to Rust.
@@ -37,7 +37,7 @@ pub struct Tensor {
     /// Dropped first: what it gives back is queued in the interpreter, which frees it when it ends.
     pub(super) shared: Arc<Shared>,
     /// The interpreter that owns the memory. Apart from what is shared, since what is lent to that
-    /// interpreter must not keep it: see [`Keeper`].
+    /// interpreter must not keep it: see [`MemoryOwner`].
     interpreter: Option<Arc<Inner>>,
 }
 
@@ -50,13 +50,13 @@ pub(super) struct Shared {
     /// In elements.
     pub(super) strides: Extents,
     pub(super) read_only: bool,
-    /// What frees the memory when it is dropped, on whatever thread.
+    /// Frees the memory when it is dropped, on whatever thread.
     #[expect(dead_code, reason = "held for its drop")]
     owner: Arc<dyn Send + Sync>,
 }
 
 // SAFETY: the memory is plain data that no field here is used to write; reading it is `unsafe`
-// with a contract of its own, or copies. What frees it is `Send`.
+// with a contract of its own, or copies. The owner, which frees it, is `Send`.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -113,21 +113,21 @@ impl Tensor {
         if let Err(reason) = extents::check(shape, strides, size, size) {
             panic!("a tensor in memory: {reason}");
         }
-        let Keeper { owner, interpreter } = Keeper::of(owner);
+        let MemoryOwner { owner, interpreter } = MemoryOwner::of(owner);
         let (shape, strides) = (shape.into(), strides.into());
         let shared = Shared { data, device, data_type, shape, strides, read_only, owner };
         Self { shared: Arc::new(shared), interpreter }
     }
 
-    /// The same for objects of the session's interpreter to hold.
+    /// The same, to be held by objects of the session's interpreter.
     pub(super) fn lent_to(&self, session: &Session) -> Self {
-        let Keeper { interpreter, .. } = self.clone().into_keeper().lent_to(session);
+        let MemoryOwner { interpreter, .. } = self.clone().into_memory_owner().lent_to(session);
         Self { shared: Arc::clone(&self.shared), interpreter }
     }
 
-    /// What keeps the memory.
-    pub(super) fn into_keeper(self) -> Keeper {
-        Keeper { owner: self.shared, interpreter: self.interpreter }
+    /// The object that keeps the memory.
+    pub(super) fn into_memory_owner(self) -> MemoryOwner {
+        MemoryOwner { owner: self.shared, interpreter: self.interpreter }
     }
 
     /// Address of the first element, in the memory of [`Tensor::device`].
@@ -180,12 +180,12 @@ impl Tensor {
     /// # Errors
     ///
     /// [`Error::Convert`] if the type differs, the memory is not the machine's own, the elements are not
-    /// contiguous, or one has a bit pattern that is no value of `T`.
+    /// contiguous, or an element's bit pattern is invalid for `T`.
     ///
     /// # Safety
     ///
-    /// Nobody may write the memory while the slice lives: no Python code that has the tensor, and
-    /// no other clone.
+    /// Nobody may write the memory while the slice lives: neither Python code that has the tensor,
+    /// nor another clone.
     pub unsafe fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.check::<T>()?;
         if !self.is_contiguous() {
@@ -213,12 +213,12 @@ impl Tensor {
     }
 
     /// A copy of the elements, row by row: one `memcpy` if they are contiguous. It takes no GIL. If others write the memory
-    /// meanwhile, the copy may have some old and some new bytes.
+    /// meanwhile, the copy may mix old and new bytes.
     ///
     /// # Errors
     ///
-    /// [`Error::Convert`] if the type differs, the memory is not the machine's own, or an element has a
-    /// bit pattern that is no value of `T`, such as a `bool` that is neither 0 nor 1.
+    /// [`Error::Convert`] if the type differs, the memory is not the machine's own, or an element's bit
+    /// pattern is invalid for `T`, such as a `bool` that is neither 0 nor 1.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         self.check::<T>()?;
         let mut elements: Vec<MaybeUninit<T>> = room(self.len(), || self.described())?;
@@ -330,7 +330,7 @@ fn detached<'session>(object: &Object<'session>) -> Option<Object<'session>> {
     }
 }
 
-/// What an exporter says of its tensor, checked.
+/// An exporter's description of its tensor, checked.
 ///
 /// # Safety
 ///

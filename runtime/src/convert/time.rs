@@ -37,7 +37,7 @@ pub(super) fn out_of_range(expected: &str, object: &Object<'_>) -> Error {
     Error::convert(expected, object.type_name(), "it is out of range")
 }
 
-/// Refuses what is no instance of the class of the module `datetime`.
+/// Refuses an object unless it is an instance of this class of the module `datetime`.
 pub(super) fn require(object: &Object<'_>, class: &str) -> Result<()> {
     let module = object.session().import("datetime")?;
     match instance_of(object, &module.getattr(class)?)? {
@@ -57,7 +57,7 @@ fn epoch(session: &Session) -> Result<Object<'_>> {
 fn since_epoch(object: &Object<'_>) -> Result<i128> {
     require(object, "datetime")?;
     if object.call_method("utcoffset", ())?.is_none() {
-        let reason = "it has no time zone, and so is no point in time";
+        let reason = "it has no time zone, so it does not name a point in time";
         return Err(Error::convert("a datetime with a time zone", object.type_name(), reason));
     }
     micros(&object.call_method("__sub__", (epoch(object.session())?,))?)

@@ -3,36 +3,22 @@
 //! `payload/python/devices.py` defines when memory of a device may pass from one interpreter to
 //! another, and which allocator owns it. This module decides who calls that, and when.
 
-mod resident;
+mod storage;
 mod uploads;
 
-pub(crate) use resident::Resident;
+pub(crate) use storage::DeviceStorage;
 pub(crate) use uploads::{Failure, Uploads};
 
+pub use crate::error::DeviceError;
 pub use hydrozoa_payload::dlpack::Device;
 
 use crate::Result;
 use crate::session::Session;
 
-/// An object needs a device that the interpreter's torch cannot use.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} cannot be on {device}: {reason}; {remedy}")]
-#[non_exhaustive]
-pub struct DeviceError {
-    /// The object: a package's storage, a movable's storage, a tensor.
-    pub what: String,
-    /// The device as torch writes it, such as `cuda:0`.
-    pub device: String,
-    /// Why it cannot be used.
-    pub reason: String,
-    /// What to do about it.
-    pub remedy: &'static str,
-}
-
-/// What to do with a package that was saved with tensors on a device.
+/// The remedy for a package that was saved with tensors on a device.
 pub(crate) const MAP_PACKAGE: &str = "load it into main memory with map_location \"cpu\" \
      (Package::load_pickle_mapped, or load_pickle's argument), or on a machine with the device";
-/// What to do with an object that has tensors on a device.
+/// The remedy for an object that has tensors on a device.
 pub(crate) const MAP_OBJECT: &str =
     "copy it to main memory where it was made (cpu()), or use interpreters that have the device";
 

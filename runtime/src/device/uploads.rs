@@ -1,6 +1,6 @@
 //! Values that are made once for each key, and live while somebody uses them.
 
-use crate::waiting;
+use crate::wait_circles;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
@@ -15,10 +15,10 @@ use std::thread::{self, ThreadId};
 ///
 /// No lock is held while a value is made, waited for or dropped.
 pub(crate) struct Uploads<K, T, E> {
-    entries: Mutex<HashMap<K, Entry<T, E>>>,
+    entries: Mutex<HashMap<K, Upload<T, E>>>,
 }
 
-enum Entry<T, E> {
+enum Upload<T, E> {
     Making(Arc<Attempt<T, E>>),
     Made(Weak<T>),
 }
@@ -56,15 +56,15 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
         let attempt = {
             let mut entries = self.entries();
             match entries.get(key) {
-                Some(Entry::Making(attempt)) => {
+                Some(Upload::Making(attempt)) => {
                     let attempt = Arc::clone(attempt);
                     // Under the lock: the thread is making it still.
-                    let _waiting = waiting::wait_for(attempt.thread, attempt.thing())
+                    let _waiting = wait_circles::wait_for(attempt.thread, attempt.thing())
                         .ok_or(Failure::Recursive)?;
                     drop(entries);
                     return wait(&attempt);
                 }
-                Some(Entry::Made(made)) => {
+                Some(Upload::Made(made)) => {
                     let made = made.upgrade();
                     if let Some(made) = made.as_ref().filter(|made| usable(made)) {
                         return Ok(Arc::clone(made));
@@ -74,14 +74,15 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
                 None => {}
             }
             // Entries of values that nobody uses any more would stay for ever.
-            entries
-                .retain(|_, entry| !matches!(entry, Entry::Made(made) if made.strong_count() == 0));
+            entries.retain(
+                |_, entry| !matches!(entry, Upload::Made(made) if made.strong_count() == 0),
+            );
             let attempt = Arc::new(Attempt {
                 thread: thread::current().id(),
                 outcome: Mutex::default(),
                 settled: Condvar::new(),
             });
-            entries.insert(key.clone(), Entry::Making(Arc::clone(&attempt)));
+            entries.insert(key.clone(), Upload::Making(Arc::clone(&attempt)));
             attempt
         };
         // From here on the entry is settled in any case, also after a panic.
@@ -92,7 +93,7 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Uploads<K, T, E> {
         outcome
     }
 
-    fn entries(&self) -> MutexGuard<'_, HashMap<K, Entry<T, E>>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<K, Upload<T, E>>> {
         // A panic happened between two changes, and each change is one call.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,12 +110,12 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Turn<'_, K, T, E> {
     fn settle(&self, outcome: Result<Arc<T>, Failure<E>>) {
         let mut entries = self.uploads.entries();
         match &outcome {
-            Ok(made) => entries.insert(self.key.clone(), Entry::Made(Arc::downgrade(made))),
+            Ok(made) => entries.insert(self.key.clone(), Upload::Made(Arc::downgrade(made))),
             // The next request tries again.
             Err(_) => entries.remove(self.key),
         };
         drop(entries);
-        waiting::made(self.attempt.thing());
+        wait_circles::made(self.attempt.thing());
         *self.attempt.outcome() = Some(outcome);
         self.attempt.settled.notify_all();
     }
@@ -127,7 +128,7 @@ impl<K: Clone + Eq + Hash, T, E: Clone> Drop for Turn<'_, K, T, E> {
 }
 
 impl<T, E> Attempt<T, E> {
-    fn thing(&self) -> waiting::Thing {
+    fn thing(&self) -> wait_circles::Thing {
         (std::ptr::from_ref(self).addr(), 0)
     }
 }
@@ -242,7 +243,7 @@ mod tests {
         assert!(Arc::ptr_eq(&blocks[0], &blocks[2]) && !Arc::ptr_eq(&blocks[0], &blocks[1]));
         assert_eq!(uploads.load(Ordering::Relaxed), 2);
         drop(blocks);
-        // What nobody uses leaves the table when something is made.
+        // Unused entries leave the table when something is made.
         let _again = on("fake:2");
         assert_eq!(table.entries().len(), 1);
     }

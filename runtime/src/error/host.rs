@@ -1,6 +1,6 @@
 //! Errors of the application that go through Python.
 
-use crate::exception::Exception;
+use super::Exception;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct HostError {
     error: Box<dyn StdError + Send + Sync>,
     /// Empty until it went through Python.
     traceback: String,
-    /// What Python has raised in its place.
+    /// The exception that Python raised in its place.
     exception: Option<Exception>,
 }
 

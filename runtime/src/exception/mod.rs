@@ -1,56 +1,21 @@
 //! Python exceptions as values.
 
+mod carried_error;
 mod frame;
-mod passing;
 mod raise;
 
+pub use crate::error::Exception;
 pub use frame::Frame;
 pub(crate) use raise::raise;
 
-use crate::convert::{FromPython, ToPython};
-use crate::interpreter::{Inner, Kept};
+use crate::convert::{FromPython, ToPython, one_argument};
+use crate::interpreter::{Inner, ObjectReference};
 use crate::object::{self, Object};
 use crate::payload::Owner;
 use crate::payload::table::{Failure, Handle};
 use crate::session::Session;
 use crate::{Error, Result};
-use std::fmt;
 use std::sync::Arc;
-
-/// A Python exception: a reference to the exception object, which any thread may keep.
-///
-/// It comes from an [`Error`] ([`Error::exception`]) or from an object (`object.extract::<Exception>()`). To look at the
-/// exception takes a session of its interpreter. Clones refer to the same exception.
-///
-/// ```no_run
-/// # fn f(session: &hydrozoa::Session) -> hydrozoa::Result<()> {
-/// let orders = session.import("orders")?;
-/// if let Err(error) = orders.call_method("place", (7,)) {
-///     if let Some(exception) = error.exception() {
-///         if exception.is_instance_of(&orders.getattr("OrderError")?)? {
-///             let code: i64 = exception.value(session)?.getattr("code")?.extract()?;
-///             println!("the order was refused: {code}");
-///         }
-///         for frame in exception.frames(session)? {
-///             println!("{frame}");
-///         }
-///     }
-/// }
-/// # Ok(()) }
-/// ```
-///
-/// # What it keeps
-///
-/// It does not keep its interpreter alive. When the interpreter ends, the exception ends, and its methods return
-/// [`Error::Ended`].
-///
-/// An exception refers to its traceback, and a traceback to its frames with their variables. All of these stay in the
-/// interpreter's memory as long as the exception is kept. [`Exception::clear_frames`] frees the variables.
-/// [`Error::without_exception`] gives the exception up and keeps its texts. A drop never waits. If it is not made inside a
-/// call or [`Session::with_gil`], the next thread that enters the interpreter frees the exception
-/// ([`Interpreter::drain`](crate::Interpreter::drain)).
-#[derive(Clone)]
-pub struct Exception(Arc<Kept>);
 
 impl Exception {
     /// Keeps an exception.
@@ -60,7 +25,12 @@ impl Exception {
     /// `handle` must be an owned reference to an exception of the interpreter.
     unsafe fn from_owned(inner: &Arc<Inner>, handle: Handle) -> Self {
         // SAFETY: as the caller vouches.
-        Self(Arc::new(unsafe { Kept::new(inner, handle) }))
+        let reference = unsafe { ObjectReference::new(inner, handle) };
+        Self::new(Arc::clone(reference.interpreter_name()), reference)
+    }
+
+    fn object_reference(&self) -> &ObjectReference {
+        self.reference().expect("exceptions are made of nothing else")
     }
 
     /// The exception object. Its attributes are those of the exception: `exception.value(&session)?.getattr("code")?`.
@@ -70,7 +40,7 @@ impl Exception {
     /// [`Error::Foreign`] in a session on another interpreter, or [`Error::Ended`] if the exception's interpreter has
     /// ended.
     pub fn value<'session>(&self, session: &'session Session) -> Result<Object<'session>> {
-        let Some(handle) = self.0.handle_in(session.inner()) else {
+        let Some(handle) = self.object_reference().handle_in(session.inner()) else {
             return Err(self.elsewhere(session));
         };
         // SAFETY: the exception is of the session's interpreter, and this reference keeps it alive.
@@ -79,9 +49,11 @@ impl Exception {
 
     #[cold]
     fn elsewhere(&self, receiver: &Session) -> Error {
-        match self.0.interpreter() {
+        match self.object_reference().interpreter() {
             Some(owner) => object::foreign(&owner, receiver.interpreter()),
-            None => Error::Ended { interpreter: self.0.interpreter_name().to_owned() },
+            None => {
+                Error::Ended { interpreter: self.object_reference().interpreter_name().to_string() }
+            }
         }
     }
 
@@ -101,7 +73,7 @@ impl Exception {
 
     /// Whether both are the same exception (`is`).
     pub fn is(&self, other: &Self) -> bool {
-        self.0.is(&other.0)
+        self.object_reference().is(other.object_reference())
     }
 
     /// `__cause__`: the exception behind `from`.
@@ -122,7 +94,7 @@ impl Exception {
         session.with_gil(|| self.value(session)?.getattr("__context__")?.extract())
     }
 
-    /// `args`: what the exception was made from.
+    /// `args`: the arguments that the exception was made from.
     ///
     /// # Errors
     ///
@@ -202,6 +174,8 @@ impl FromPython<'_> for Exception {
     }
 }
 
+one_argument!(impl {} Exception);
+
 impl ToPython for Exception {
     /// The same exception object.
     ///
@@ -224,7 +198,7 @@ impl Object<'_> {
     /// # }
     /// ```
     ///
-    /// If the object is no exception, the error is a `TypeError`. If the class cannot be called without arguments, it is
+    /// If the object is not an exception, the error is a `TypeError`. If the class cannot be called without arguments, it is
     /// the exception of that call.
     pub fn into_error(self) -> Error {
         let thrown = self.perform(|table, handle, sink| {
@@ -245,7 +219,7 @@ impl Owner for Arc<Inner> {
         // SAFETY: the reference just made is owned by the result.
         let exception = unsafe { Exception::from_owned(self, failure.exception) };
         // SAFETY: the caller vouches that the exception holds it.
-        match (unsafe { passing::take(failure.error) }, error) {
+        match (unsafe { carried_error::take(failure.error) }, error) {
             (Some(Error::Host(passed)), Error::Python { traceback, .. }) => {
                 Error::Host(passed.raised(traceback, exception))
             }
@@ -255,12 +229,5 @@ impl Owner for Arc<Inner> {
             }
             (None, other) => other,
         }
-    }
-}
-
-impl fmt::Debug for Exception {
-    /// Without a look into the interpreter.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "<an exception of {}>", self.0.interpreter_name())
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of host functions as Python exceptions.
 
-use super::{Exception, passing};
+use super::{Exception, carried_error};
 use crate::Error;
 use crate::interpreter::Inner;
 use crate::payload::table::{Interrupt, Raising, Text};
@@ -8,7 +8,7 @@ use std::error::Error as StdError;
 use std::ptr;
 use std::sync::Arc;
 
-/// What Python sees of an error that is not Python's.
+/// The type under which Python sees a foreign error.
 const TYPE: &str = "RuntimeError";
 
 /// Raises an error in Python.
@@ -19,11 +19,12 @@ const TYPE: &str = "RuntimeError";
 pub(crate) unsafe fn raise(inner: &Arc<Inner>, error: Error) {
     let raised = Raised::of(error);
     let handle = |exception: &Option<Exception>| {
-        let handle = exception.as_ref().and_then(|exception| exception.0.handle_in(inner));
+        let handle =
+            exception.as_ref().and_then(|exception| exception.object_reference().handle_in(inner));
         handle.unwrap_or(ptr::null_mut())
     };
     let cause = raised.error.as_ref().and_then(|error| cause(error, inner));
-    let context = raised.error.map(|error| passing::context(inner, error));
+    let context = raised.error.map(|error| carried_error::context(inner, error));
     let raising = Raising {
         exception: handle(&raised.exception),
         type_name: Text::new(&raised.type_name),
@@ -31,7 +32,7 @@ pub(crate) unsafe fn raise(inner: &Arc<Inner>, error: Error) {
         cause: handle(&cause),
         traceback: Text::new(&raised.traceback),
         error: context.unwrap_or(ptr::null_mut()),
-        drop: passing::release,
+        drop: carried_error::release,
     };
     // SAFETY: attached, as the caller vouches. The texts and the exceptions outlive the call, and the context is given
     // away with the function that frees it.
@@ -44,7 +45,7 @@ struct Raised {
     type_name: String,
     message: String,
     traceback: String,
-    /// What comes out again when the exception leaves Python.
+    /// The error that comes out again when the exception leaves Python.
     error: Option<Error>,
 }
 
@@ -92,7 +93,9 @@ fn cause(error: &Error, inner: &Arc<Inner>) -> Option<Exception> {
     let mut next: Option<&(dyn StdError + 'static)> = Some(error.as_error());
     while let Some(error) = next {
         let exception = error.downcast_ref().and_then(Error::exception);
-        if let Some(exception) = exception.filter(|one| one.0.handle_in(inner).is_some()) {
+        if let Some(exception) =
+            exception.filter(|one| one.object_reference().handle_in(inner).is_some())
+        {
             return Some(exception.clone());
         }
         next = error.source();

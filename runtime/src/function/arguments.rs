@@ -33,7 +33,7 @@ impl<'session> Arguments<'session> {
         self.positional
     }
 
-    /// Whether there is no positional argument.
+    /// Whether the call has no positional arguments.
     pub fn is_empty(&self) -> bool {
         self.positional == 0
     }

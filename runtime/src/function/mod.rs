@@ -14,7 +14,7 @@ use crate::payload::table::{Definition, Text};
 use crate::session::Session;
 use std::fmt;
 
-/// A Rust function for Python code, with what it says about itself.
+/// A Rust function for Python code, with its name, signature and docstring.
 ///
 /// ```no_run
 /// use hydrozoa::Function;
@@ -86,7 +86,7 @@ where
     ///
     /// # Errors
     ///
-    /// `SyntaxError` as [`Error::Python`](crate::Error::Python) if the signature is none, `NameError` if a default is no
+    /// `SyntaxError` as [`Error::Python`](crate::Error::Python) for an invalid signature, `NameError` if a default is not a
     /// literal, and `MemoryError`.
     pub fn make(self, session: &Session) -> Result<Object<'_>> {
         let qualified_name = self.qualified_name.as_deref().unwrap_or(&self.name);
@@ -119,7 +119,7 @@ impl Session {
     ///
     /// The function runs under the interpreter's GIL, on its caller's thread. If it enters another
     /// interpreter, this one's GIL is released meanwhile. While the interpreter ends (in `atexit` functions, in the last
-    /// destructors) the function is not called any more, and Python gets a `SystemError`.
+    /// destructors) the function is no longer called, and Python gets a `SystemError`.
     ///
     /// An error of the function is raised in Python. An exception of this interpreter, as calls return it, is raised as the
     /// same object. [`Error::raise`](crate::Error::raise) is raised as the built-in exception of that name,
@@ -133,7 +133,7 @@ impl Session {
     /// the two keep each other alive, and the interpreter does not end. The session that the function gets leads to both:
     /// `session.interpreter().pool()`. A [`WeakPool`](crate::WeakPool), a
     /// [`WeakInterpreter`](crate::WeakInterpreter) and a [`Handle`](crate::Handle) keep no interpreter alive, so `function` may
-    /// own them. A panic in the drop of what `function` owns is reported by `tracing`.
+    /// own them. A panic in the drop of values that `function` owns is reported by `tracing`.
     ///
     /// [`Function`] is the same with a signature and a docstring.
     ///

@@ -1,4 +1,4 @@
-//! What host functions may return.
+//! The values that host functions may return.
 
 use crate::convert::ToPython;
 use crate::object::Object;

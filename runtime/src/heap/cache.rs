@@ -1,20 +1,18 @@
-//! Free blocks that a thread keeps for itself, as glibc's malloc has them (tcache): whoever takes what the same thread has
-//! freed needs no heap.
+//! Free blocks that a thread keeps for itself, as glibc's malloc does (tcache): a thread that takes a block it has freed itself
+//! needs no heap.
 //!
 //! A thread keeps blocks of one heap, that of the interpreter whose code it runs. It gives them back when it frees a block of
 //! another heap, and when it ends. Blocks of a heap that was given back are forgotten: its turn says so.
 
-use super::{Heap, Left, window};
+use super::Heap;
+use super::blocks::{Left, SHORTEST, length_in_use};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 
 /// Blocks are kept by lengths, of which the first is that of the shortest block and each further one is longer by that.
 const STEP: usize = 16;
-const LENGTHS: usize = 32;
-
-/// The length of the shortest block: a chunk of dlmalloc's has four words, of which its user has three.
-const SHORTEST: usize = 3 * size_of::<usize>();
+const LENGTHS: usize = 64;
 
 /// So many bytes of a length are kept, but [`LEAST`] blocks of each. A call of a model frees tens of the shortest in a row.
 const BYTES: usize = 2048;
@@ -93,39 +91,71 @@ pub(super) fn take(heap: &'static Heap, size: usize) -> Option<*mut c_void> {
                 return None;
             }
             // SAFETY: a free block that only this thread knows.
-            bin.set(Bin { first: unsafe { (*first).next }, places: places + 1 });
+            unsafe {
+                bin.set(Bin { first: (*first).next, places: places + 1 });
+                (*first).mark = 0;
+            }
             Some(first.cast())
         },
     )
 }
 
-/// Keeps a block; false if there is no place for it, or the thread keeps blocks of another heap.
+/// The fate of a block that was to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Yes,
+    /// The cache is full, or the thread keeps blocks of another heap.
+    Not,
+    /// It is freed a second time.
+    Damaged,
+}
+
+/// Keeps a block.
 ///
 /// # Safety
 /// It is one of `heap`, and nobody uses it from now on.
 #[inline]
-pub(super) unsafe fn keep(heap: &'static Heap, block: *mut c_void) -> bool {
+pub(super) unsafe fn keep(heap: &'static Heap, block: *mut c_void) -> Kept {
     CACHE.with(
         #[inline]
         |cache| {
             // First: a heap that is left has no blocks with lengths, and has had its turn.
             if !cache.is_of(heap) {
-                return false;
+                return Kept::Not;
             }
             // SAFETY: by contract.
-            let index = (unsafe { window::length_of(block) } - SHORTEST) / STEP;
-            let Some(bin) = cache.bins.get(index) else { return false };
+            let Some(length) = (unsafe { length_in_use(block) }) else { return Kept::Damaged };
+            let index = length.wrapping_sub(SHORTEST) / STEP;
+            let Some(bin) = cache.bins.get(index) else { return Kept::Not };
             let Bin { first, places } = bin.get();
-            if places == 0 {
-                return false;
-            }
             let left: *mut Left = block.cast();
             // SAFETY: the block is free, aligned, and at least as long as its head.
-            unsafe { (*left).next = first };
+            unsafe {
+                if (*left).mark == cache.mark() && is_in(left, first) {
+                    return Kept::Damaged;
+                }
+                if places == 0 {
+                    return Kept::Not;
+                }
+                *left = Left { next: first, mark: cache.mark() };
+            }
             bin.set(Bin { first: left, places: places - 1 });
-            true
+            Kept::Yes
         },
     )
+}
+
+/// Whether a list has a block.
+///
+/// # Safety
+/// It is a list of free blocks.
+#[cold]
+unsafe fn is_in(block: *mut Left, mut list: *mut Left) -> bool {
+    while !list.is_null() && list != block {
+        // SAFETY: by contract.
+        list = unsafe { (*list).next };
+    }
+    !list.is_null()
 }
 
 /// Has the thread keep blocks of `heap` from now on; false if it does already, or keeps none any more.
@@ -144,6 +174,12 @@ impl Cache {
     #[inline]
     fn is_of(&self, heap: &'static Heap) -> bool {
         self.heap.get().is_some_and(|(own, turn)| ptr::eq(own, heap) && turn == heap.turn())
+    }
+
+    /// A word that the blocks of this thread have: an address that no user of memory stores.
+    #[inline]
+    fn mark(&self) -> usize {
+        (&raw const self.bins).addr() ^ 0x5a5a
     }
 
     /// Gives all blocks back to their heap, or forgets them if it was given back itself.

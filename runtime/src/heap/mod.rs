@@ -1,142 +1,197 @@
-//! The heap of an interpreter's C++ objects: what its libraries take by `operator new`.
+//! The heap of an interpreter: all memory that its code takes from malloc, by `operator new`, and by Python's raw allocator.
 //!
-//! malloc's heap is the process's. An interpreter that has ended leaves in it what Python objects own that CPython never
-//! frees, and nobody can say whose a block is. So C++ code of replicas takes small blocks from a heap of its interpreter's
-//! own: Doug Lea's malloc in one window of addresses, which is given back as a whole. libtorch's registrations alone are
-//! 270,000 blocks, 60 MiB.
+//! malloc's own heap belongs to the process. An interpreter's blocks there stay when it ends, nothing tells whose a block is, and
+//! damage hits everyone. So replicas take their memory from a heap of their interpreter's own, in one window of addresses, which is
+//! given back as a whole. Anybody may free a block ([`functions`]): it is recognised by its address.
 //!
-//! Anybody may free a block ([`operators`]): it is recognised by its address. Blocks of other functions of the C library
-//! are malloc's as ever, and so are large blocks, which storages of tensors are.
+//! ```text
+//!   window  | Python's arena | arena | arena | ... | arena | large blocks ... |
+//! ```
 //!
-//! Nobody waits for the heap. Who finds it taken gets a block from malloc, and leaves a free one to the next who has it. So
-//! threads of one interpreter do not hold up each other, and a forked child goes on whatever other threads did.
+//! An arena is Doug Lea's malloc, from which glibc's descends, in a slice of the window ([`arena`]). Python's raw memory has one for
+//! itself, since it is settled also when threads of libraries run ([`crate::settle`]). Large blocks have pages of their own ([`large`]).
+//!
+//! No thread waits for another one here, except for a heap that is kept still. A thread that finds an arena taken goes to another one, and
+//! keeps to it, as with glibc's. It keeps a few free blocks itself ([`cache`]).
+//!
+//! The memory that the heap has from the system counts for the interpreter's limit ([`MemoryLimit`]). If the window is full, and there is no limit,
+//! malloc gives the block.
 
+mod arena;
+mod blocks;
 mod cache;
-mod operators;
-mod window;
+mod functions;
+mod large;
+mod slice;
+mod stillness;
+mod stock;
 
-pub(crate) use operators::{functions, references};
+pub(crate) use functions::{everywhere, interpositions};
 
-use dlmalloc::Dlmalloc;
-use hydrozoa_loader::Leaf;
-use std::cell::UnsafeCell;
+use arena::{Arena, Taken};
+use cache::Kept;
+use hydrozoa_payload::limit::MemoryLimit;
+use hydrozoa_payload::pages::PAGE;
+use large::Large;
+use slice::Slice;
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
-use window::Window;
-
-/// Larger blocks are malloc's: from this size on it gives a block a mapping of its own (`DEFAULT_MMAP_THRESHOLD`).
-const LARGEST: usize = 128 << 10;
-
-/// So large are the blocks at most that a library keeps for good. MKL's buffer of a thread has 70 KiB or 805 KiB, as the
-/// processor is.
-const LARGEST_KEPT: usize = 16 << 20;
 
 /// A heap. It is never freed: the next interpreter gets it.
-#[derive(Debug)]
 pub(crate) struct Heap {
-    window: &'static Window,
-    taken: AtomicBool,
-    blocks: Blocks,
-    /// Blocks that were freed while the heap was taken, linked by their first words.
-    left: AtomicPtr<Left>,
+    /// The first address.
+    start: usize,
+    /// The number of addresses.
+    length: usize,
+    /// The length of a slice, as a power of two. A window is 32 of them.
+    shift: u32,
+    /// Python's first.
+    arenas: [Arena; ARENAS],
+    large: Large,
+    /// Blocks of libraries of at least so many bytes are large.
+    large_from: AtomicUsize,
+    limit: &'static MemoryLimit,
     /// The number of interpreters that have given it back.
     turn: AtomicU64,
+    is_damaged: AtomicBool,
 }
 
-/// How often, and after which time, a thread tries to take the heap if it must: a tenth of a second.
-const TRIES: u32 = 200;
-const PAUSE: Duration = Duration::from_millis(1);
+/// Python's arena, and those of libraries.
+const ARENAS: usize = 13;
+const PYTHONS: usize = 0;
 
-struct Left {
-    next: *mut Left,
+/// So many slices Python's arena has, and those of libraries one each. The others are for large blocks.
+const SLICES: usize = 32;
+const OF_PYTHON: usize = 8;
+const OF_ARENAS: usize = OF_PYTHON + ARENAS - 1;
+
+/// Blocks of so many bytes are always large: the size from which glibc never keeps a block in its heap (`DEFAULT_MMAP_THRESHOLD_MAX`).
+const LARGE: usize = 32 << 20;
+
+/// At first, blocks of libraries of so many bytes are large, as with glibc (`DEFAULT_MMAP_THRESHOLD`). Once a large block was freed, blocks
+/// as long as that one come from arenas.
+const LARGE_AT_FIRST: usize = 128 << 10;
+
+/// Alignments beyond it are for large blocks only.
+const WIDEST: usize = 64 << 10;
+
+/// So much free memory the end of an arena of libraries keeps at most: twice the largest block, as with glibc.
+const KEPT: usize = 2 * LARGE;
+
+/// The alignment of all blocks (`MALLOC_ALIGNMENT`).
+const ALIGNMENT: usize = 16;
+
+thread_local! {
+    /// The arena in which the thread has found memory last.
+    static ARENA: Cell<usize> = const { Cell::new(1) };
 }
 
-struct Blocks(UnsafeCell<Dlmalloc<&'static Window>>);
+/// Whose memory is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// Python's raw allocator.
+    Python,
+    /// All other code.
+    Libraries,
+}
 
-impl std::fmt::Debug for Blocks {
+impl std::fmt::Debug for Heap {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Blocks")
+        formatter.debug_struct("Heap").field("start", &self.start).finish_non_exhaustive()
     }
 }
-
-// SAFETY: the blocks are used only by who has taken the heap.
-unsafe impl Sync for Heap {}
 
 /// Heaps that no interpreter has.
-static SPARE: Leaf<Vec<&'static Heap>> = Leaf::new(Vec::new());
+static SPARE: hydrozoa_loader::LeafLock<Vec<&'static Heap>> =
+    hydrozoa_loader::LeafLock::new(Vec::new());
 
-/// A heap that was taken. Nothing changes in it by its allocator until this is dropped.
-pub(crate) struct Still<'a>(&'a Heap);
-
-impl Still<'_> {
-    /// The addresses that are in use.
-    pub(crate) fn used(&self) -> Range<usize> {
-        self.0.used()
-    }
-
-    fn blocks(&mut self) -> &mut Dlmalloc<&'static Window> {
-        // SAFETY: nobody else has taken the heap.
-        unsafe { &mut *self.0.blocks.0.get() }
-    }
-
-    /// Frees a list of blocks.
-    ///
-    /// # Safety
-    /// They are free blocks of this heap, which are in no other list.
-    unsafe fn free_all(&mut self, mut left: *mut Left) {
-        while !left.is_null() {
-            // SAFETY: by contract.
-            unsafe {
-                let next = (*left).next;
-                self.blocks().c_free(left.cast());
-                left = next;
-            }
-        }
-    }
+/// A heap in which nothing changes by its allocators until this is dropped. Threads that ask for memory wait, and freed blocks are left.
+pub(crate) struct Still<'a> {
+    heap: &'a Heap,
+    /// The first is Python's.
+    taken: Vec<Taken<'a>>,
+    large: Option<large::Still<'a>>,
+    _no_fork: stillness::NoFork,
 }
 
-impl Drop for Still<'_> {
-    fn drop(&mut self) {
-        self.0.taken.store(false, Ordering::Release);
+impl Still<'_> {
+    /// The addresses that are in use: Python's, and those of libraries if they are still too.
+    pub(crate) fn used(&self) -> Vec<Range<usize>> {
+        let arenas = self.taken.iter().map(Taken::used);
+        arenas.chain(self.large.iter().flat_map(|_| self.heap.large.ranges())).collect()
     }
 }
 
 impl Heap {
-    /// Whether interpreters have heaps. In a program with `panic = "abort"` they have none: no C++ exception passes through
-    /// our functions there, std::bad_alloc included.
-    const CAN_BE: bool = cfg!(panic = "unwind");
-
-    /// An empty heap; `None` where there can be none, or where there are no addresses for it.
+    /// An empty heap; `None` if the addresses run out.
     pub(crate) fn of_an_interpreter() -> Option<&'static Self> {
-        if !Self::CAN_BE {
-            return None;
-        }
         SPARE.with(Vec::pop).or_else(|| {
-            let window = Window::reserve()?;
-            let heap: &'static Self = Box::leak(Box::new(Self {
-                window,
-                taken: AtomicBool::new(false),
-                blocks: Blocks(UnsafeCell::new(Dlmalloc::new_with_allocator(window))),
-                left: AtomicPtr::new(ptr::null_mut()),
-                turn: AtomicU64::new(0),
-            }));
-            window.note(heap);
+            let window = stock::take()?;
+            // SAFETY: the stock has reserved the addresses, and gives them once.
+            let heap: &'static Self = Box::leak(Box::new(unsafe { Self::new(window.clone()) }));
+            stock::note(&window, heap);
             Some(heap)
         })
     }
 
-    /// The heap of the block at `address`, if it is one of a heap.
-    fn of(address: *mut c_void) -> Option<&'static Self> {
-        Window::owner(address.addr())
+    /// # Safety
+    /// The addresses are reserved for it alone, and nobody can access them.
+    unsafe fn new(window: Range<usize>) -> Self {
+        let limit: &'static MemoryLimit = Box::leak(Box::default());
+        let slice = window.len() / SLICES;
+        let arena = |index| {
+            let (first, count) =
+                if index == PYTHONS { (0, OF_PYTHON) } else { (OF_PYTHON + index - 1, 1) };
+            // SAFETY: a part of the window that no other one has.
+            let slice = unsafe { Slice::new(window.start + first * slice, count * slice, limit) };
+            Arena::new(Box::leak(Box::new(slice)), if index == PYTHONS { 0 } else { KEPT })
+        };
+        Self {
+            start: window.start,
+            length: window.len(),
+            shift: slice.trailing_zeros(),
+            arenas: std::array::from_fn(arena),
+            // SAFETY: as above.
+            large: unsafe { Large::new(window.start + OF_ARENAS * slice..window.end, limit) },
+            large_from: AtomicUsize::new(LARGE_AT_FIRST),
+            limit,
+            turn: AtomicU64::new(0),
+            is_damaged: AtomicBool::new(false),
+        }
     }
 
-    /// The addresses that are in use.
-    pub(crate) fn used(&self) -> Range<usize> {
-        self.window.used()
+    /// The heap of the block at `address`, if it is one of a heap.
+    #[inline]
+    fn of(address: *mut c_void) -> Option<&'static Self> {
+        stock::owner(address.addr()).filter(|heap| heap.owns(address))
+    }
+
+    /// Whether an address lies in the window.
+    #[inline]
+    pub(crate) fn owns(&self, address: *const c_void) -> bool {
+        address.addr().wrapping_sub(self.start) < self.length
+    }
+
+    /// The arena whose slice has an address of the window; `None` for large blocks.
+    #[inline]
+    fn arena_of(&self, address: *mut c_void) -> Option<&Arena> {
+        let slice = (address.addr() - self.start) >> self.shift;
+        self.arenas.get((slice + 1).saturating_sub(OF_PYTHON))
+    }
+
+    /// Counts the interpreter's memory.
+    pub(crate) fn limit(&self) -> &'static MemoryLimit {
+        self.limit
+    }
+
+    /// The addresses of Python's raw memory, without large blocks, and those of all other blocks. Not all are in use.
+    pub(crate) fn parts(&self) -> [Range<usize>; 2] {
+        let middle = self.start + (OF_PYTHON << self.shift);
+        [self.start..middle, middle..self.start + self.length]
     }
 
     /// Leaves the empty heap to the next interpreter.
@@ -144,76 +199,40 @@ impl Heap {
     /// # Safety
     /// No code of the interpreter runs, and nobody uses its blocks. Threads may give back free ones.
     pub(crate) unsafe fn give_back(&'static self) {
-        // A forked child may not get it. Then it keeps what it has.
-        let Some(mut still) = self.taken() else { return };
         self.turn.fetch_add(1, Ordering::Relaxed);
-        // What the old value refers to lies in the window.
-        *still.blocks() = Dlmalloc::new_with_allocator(self.window);
-        self.left.store(ptr::null_mut(), Ordering::Relaxed);
-        self.window.empty();
-        drop(still);
-        SPARE.with(|spare| spare.push(self));
+        // A forked child may not get all arenas. Then the heap keeps their memory, and no interpreter gets it.
+        // SAFETY: by contract.
+        let is_lost = |arena: &&Arena| !unsafe { arena.clear() };
+        // Each arena is cleared.
+        let is_empty = self.arenas.iter().filter(is_lost).count() == 0;
+        // SAFETY: as above.
+        unsafe { self.large.clear() };
+        self.large_from.store(LARGE_AT_FIRST, Ordering::Relaxed);
+        self.is_damaged.store(false, Ordering::Relaxed);
+        self.limit.reset();
+        if is_empty {
+            SPARE.with(|spare| spare.push(self));
+        }
     }
 
-    /// Takes the heap as it is, with nothing free at its end; `None` if somebody has it. Until the result is dropped others take
-    /// blocks from malloc, and leave free ones.
-    pub(crate) fn still(&self) -> Option<Still<'_>> {
-        let mut still = self.take()?;
-        // SAFETY: no precondition.
-        unsafe { still.blocks().trim(0) };
-        Some(still)
+    /// Keeps the heap as it is: Python's memory, and that of libraries if nobody else could change it. `None` if a thread has stopped in
+    /// the middle of an allocation or a free.
+    pub(crate) fn still(&self, with_libraries: bool) -> Option<Still<'_>> {
+        let count = if with_libraries { ARENAS } else { 1 };
+        let _no_fork = stillness::NoFork::begin();
+        let taken = self.arenas[..count].iter().map(Arena::still).collect::<Option<_>>()?;
+        let large = if with_libraries { Some(self.large.still()?) } else { None };
+        Some(Still { heap: self, taken, large, _no_fork })
     }
 
-    /// Takes the heap, unless somebody has it.
-    fn take(&self) -> Option<Still<'_>> {
-        (!self.taken.swap(true, Ordering::Acquire)).then(|| Still(self))
-    }
-
-    /// Takes the heap when nobody has it any more; `None` if that takes too long. In a forked child it may be for ever.
-    fn taken(&self) -> Option<Still<'_>> {
-        (0..TRIES).find_map(|attempt| {
-            match attempt {
-                0 => {}
-                1..100 => thread::yield_now(),
-                _ => thread::sleep(PAUSE),
-            }
-            self.take()
-        })
+    /// Gives the pages of free memory back to the system, and says whether there were any.
+    pub(crate) fn trim(&self) -> bool {
+        let bytes = |arena: &Arena| arena.take().map_or(0, |mut taken| taken.give_back_pages());
+        self.arenas.iter().map(bytes).sum::<usize>() > 0
     }
 
     fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
-    }
-
-    /// Does something with the blocks, unless somebody else does.
-    fn with<T>(&self, action: impl FnOnce(&mut Dlmalloc<&'static Window>) -> T) -> Option<T> {
-        let mut still = self.take()?;
-        if !self.left.load(Ordering::Relaxed).is_null() {
-            // SAFETY: blocks of this heap that others have freed.
-            unsafe { still.free_all(self.left.swap(ptr::null_mut(), Ordering::Acquire)) };
-        }
-        Some(action(still.blocks()))
-    }
-
-    /// Frees lists of blocks that a thread has kept since that turn, unless the heap was given back meanwhile.
-    ///
-    /// # Safety
-    /// They were free blocks of this heap in that turn, and are in no other list.
-    unsafe fn put_back_all(&self, turn: u64, lists: impl IntoIterator<Item = *mut Left>) {
-        // Who does not get it leaves some blocks unused.
-        let Some(mut still) = self.taken() else { return };
-        if self.turn() == turn {
-            for list in lists {
-                // SAFETY: by contract. Whoever gives the heap back takes it for that.
-                unsafe { still.free_all(list) };
-            }
-        }
-    }
-
-    /// A block of at least `size` bytes, aligned for every type (`__STDCPP_DEFAULT_NEW_ALIGNMENT__`); null if malloc shall
-    /// give it.
-    pub(crate) fn allocate(&'static self, size: usize) -> *mut c_void {
-        self.allocate_up_to(LARGEST, size)
     }
 
     /// A block that this thread has freed.
@@ -222,19 +241,91 @@ impl Heap {
         cache::take(self, size)
     }
 
-    /// As [`Heap::allocate`], and malloc gives blocks of more than `largest` bytes.
-    fn allocate_up_to(&'static self, largest: usize, size: usize) -> *mut c_void {
-        self.kept(size).unwrap_or_else(|| self.new_block(largest, size))
+    /// A block of at least `size` bytes, aligned for every type; null if the interpreter may not have more, or the system has none.
+    pub(crate) fn allocate(&'static self, user: User, size: usize) -> *mut c_void {
+        let kept = if user == User::Libraries { self.kept(size) } else { None };
+        kept.unwrap_or_else(|| self.new_block(user, size, ALIGNMENT))
     }
 
-    /// A block that no thread has kept.
-    fn new_block(&self, largest: usize, size: usize) -> *mut c_void {
-        if size > largest {
+    /// A block that no thread has kept, at a multiple of a power of two.
+    #[inline(never)]
+    fn new_block(&self, user: User, size: usize, alignment: usize) -> *mut c_void {
+        if size > isize::MAX as usize {
             return ptr::null_mut();
         }
-        // SAFETY: no precondition.
-        let block = self.with(|blocks| unsafe { blocks.c_malloc(size.max(1)) });
-        block.map_or(ptr::null_mut(), |block| block.cast())
+        let block = self.block(user, size, alignment);
+        if !block.is_null() {
+            return block;
+        }
+        // Free memory that other arenas keep counts for the limit too.
+        if self.trim_ends() {
+            let block = self.block(user, size, alignment);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        if self.limit.is_set() {
+            return ptr::null_mut();
+        }
+        functions::from_the_program(size, alignment)
+    }
+
+    fn block(&self, user: User, size: usize, alignment: usize) -> *mut c_void {
+        let large_from = match user {
+            User::Python => LARGE,
+            User::Libraries => self.large_from.load(Ordering::Relaxed),
+        };
+        let small = || self.small(user, size, alignment);
+        let is_large = size >= large_from || alignment > WIDEST;
+        let block = if is_large { ptr::null_mut() } else { small() };
+        if !block.is_null() {
+            return block;
+        }
+        match self.large.allocate(size, alignment) {
+            Some(block) => block,
+            None if is_large && size < LARGE && alignment <= WIDEST => small(),
+            None => ptr::null_mut(),
+        }
+    }
+
+    /// A block of an arena: of the first that is not taken and has room.
+    fn small(&self, user: User, size: usize, alignment: usize) -> *mut c_void {
+        if user == User::Python
+            && let Some(mut taken) = self.arenas[PYTHONS].taken()
+        {
+            let block = taken.allocate(size.max(1), alignment);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        let first = ARENA.get();
+        loop {
+            let mut was_taken = false;
+            for turn in 0..ARENAS - 1 {
+                let index = 1 + (first - 1 + turn) % (ARENAS - 1);
+                let Some(mut taken) = self.arenas[index].take() else {
+                    was_taken = true;
+                    continue;
+                };
+                let block = taken.allocate(size.max(1), alignment);
+                if !block.is_null() {
+                    ARENA.set(index);
+                    return block;
+                }
+            }
+            // One that was taken may have room.
+            if !was_taken {
+                return ptr::null_mut();
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Gives free memory at the ends of arenas back.
+    fn trim_ends(&self) -> bool {
+        let trim = |arena: &Arena| arena.take().is_some_and(|mut taken| taken.trim());
+        // Each arena is trimmed.
+        self.arenas.iter().filter(|arena| trim(arena)).count() > 0
     }
 
     /// Frees a block.
@@ -243,10 +334,15 @@ impl Heap {
     /// It is one of this heap, and nobody uses it from now on.
     #[inline]
     unsafe fn free(&'static self, block: *mut c_void) {
-        // SAFETY: by contract.
-        if !unsafe { cache::keep(self, block) } {
+        let slice = (block.addr() - self.start) >> self.shift;
+        let kept = match (OF_PYTHON..OF_ARENAS).contains(&slice) {
             // SAFETY: by contract.
-            unsafe { self.put_back(block) };
+            true => unsafe { cache::keep(self, block) },
+            false => Kept::Not,
+        };
+        if kept != Kept::Yes {
+            // SAFETY: by contract.
+            unsafe { self.put_back(block, kept) };
         }
     }
 
@@ -255,39 +351,113 @@ impl Heap {
     /// # Safety
     /// As for [`Heap::free`].
     #[inline(never)]
-    unsafe fn put_back(&'static self, block: *mut c_void) {
-        // SAFETY: by contract.
-        if cache::turn_to(self) && unsafe { cache::keep(self, block) } {
+    unsafe fn put_back(&'static self, block: *mut c_void, mut kept: Kept) {
+        let Some(arena) = self.arena_of(block) else {
+            // SAFETY: by contract.
+            match unsafe { self.large.free(block) } {
+                Some(length) if length < LARGE => {
+                    self.large_from.fetch_max(length + 1, Ordering::Relaxed);
+                }
+                Some(_) => {}
+                None => self.is_hit(block),
+            }
             return;
-        }
+        };
+        let is_pythons = ptr::eq(arena, &self.arenas[PYTHONS]);
         // SAFETY: by contract.
-        if self.with(|blocks| unsafe { blocks.c_free(block.cast()) }).is_some() {
-            return;
-        }
-        let left: *mut Left = block.cast();
-        let mut next = self.left.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the block is free, aligned, and at least as long as its head.
-            unsafe { (*left).next = next };
-            let order = (Ordering::Release, Ordering::Relaxed);
-            match self.left.compare_exchange_weak(next, left, order.0, order.1) {
-                Ok(_) => return,
-                Err(other) => next = other,
+        unsafe {
+            if kept == Kept::Not
+                && !is_pythons
+                && blocks::is_whole(block, arena.used())
+                && cache::turn_to(self)
+            {
+                kept = cache::keep(self, block);
+            }
+            if kept == Kept::Damaged || kept == Kept::Not && !arena.free(block) {
+                self.is_hit(block);
             }
         }
     }
 
-    /// A block of malloc's with the bytes of `block`, which is freed; null, without a change, where there is no memory.
+    /// Frees lists of blocks that a thread has kept since that turn, unless the heap was given back meanwhile.
+    ///
+    /// # Safety
+    /// They were free blocks of this heap in that turn, and are in no other list.
+    unsafe fn put_back_all(&self, turn: u64, lists: impl IntoIterator<Item = *mut blocks::Left>) {
+        for mut left in lists {
+            while !left.is_null() {
+                // A thread that gives the heap back takes the arena for that. One that does not get it leaves some blocks unused.
+                let Some(arena) = self.arena_of(left.cast()) else { return };
+                let Some(mut taken) = arena.taken() else { return };
+                while self.turn() == turn && arena.used().contains(&left.addr()) {
+                    // SAFETY: by contract.
+                    unsafe {
+                        let next = (*left).next;
+                        if !taken.free(left.cast()) {
+                            self.is_hit(left.cast());
+                        }
+                        left = next;
+                    }
+                }
+                if self.turn() != turn {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The number of bytes of a block that its user may use.
+    ///
+    /// # Safety
+    /// It is one of this heap.
+    unsafe fn length_of(&self, block: *mut c_void) -> usize {
+        match self.arena_of(block) {
+            // SAFETY: by contract.
+            Some(_) => unsafe { blocks::length_of(block) },
+            None => self.large.length_of(block).unwrap_or(0),
+        }
+    }
+
+    /// A block with the bytes of `block`, which is freed; null, without a change, when out of memory.
     ///
     /// # Safety
     /// As for [`Heap::free`].
-    unsafe fn moved(&'static self, block: *mut c_void, size: usize) -> *mut c_void {
-        // The next block may begin right behind it, so that no more than its own bytes may be read.
-        // SAFETY: by contract; the function reads the block's head.
-        let length = unsafe { window::length_of(block) };
-        // SAFETY: no precondition.
-        let new = unsafe { libc::malloc(size) };
+    unsafe fn resize(&'static self, block: *mut c_void, size: usize) -> *mut c_void {
+        let (arena, mut user) = (self.arena_of(block), User::Libraries);
+        // SAFETY: by contract.
+        let length = unsafe { self.length_of(block) };
+        match arena {
+            Some(arena) => {
+                if ptr::eq(arena, &self.arenas[PYTHONS]) {
+                    user = User::Python;
+                }
+                if size < LARGE
+                    && let Some(mut taken) = arena.take()
+                {
+                    // SAFETY: by contract.
+                    unsafe {
+                        if !blocks::is_sound(block, arena.used()) {
+                            self.is_hit(block);
+                            return ptr::null_mut();
+                        }
+                        let resized = taken.resize(block, size.max(1));
+                        if !resized.is_null() {
+                            return resized;
+                        }
+                    }
+                }
+            }
+            None if size >= LARGE_AT_FIRST => {
+                // SAFETY: by contract.
+                if let Some(resized) = unsafe { self.large.resize(block, size) } {
+                    return resized;
+                }
+            }
+            None => {}
+        }
+        let new = self.allocate(user, size);
         if !new.is_null() {
+            // The next block may begin right behind it, so that no more than its own bytes may be read.
             // SAFETY: both have so many bytes, and they are not the same.
             unsafe {
                 ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), length.min(size));
@@ -295,6 +465,31 @@ impl Heap {
             }
         }
         new
+    }
+
+    /// Notes that a block is damaged, or was freed before. It stays as it is, and the heap goes on without it.
+    #[cold]
+    fn is_hit(&self, block: *mut c_void) {
+        if self.is_damaged.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let text = format_args!(
+            "hydrozoa: the heap of an interpreter is damaged: the block at {block:p} was freed before, or something wrote over its head\n"
+        )
+        .to_string();
+        // SAFETY: the text has so many bytes. Nobody is told if it cannot be written.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+    }
+}
+
+/// Makes bytes zero. Those that are zero are not written: a page that nobody has written takes no memory, also when it is
+/// read. CPython has 384 KiB of tables from its start on that it hardly uses.
+fn clear(bytes: &mut [u8]) {
+    static ZEROS: [u8; PAGE] = [0; PAGE];
+    for page in bytes.chunks_mut(PAGE) {
+        if page.len() < PAGE || page != ZEROS {
+            page.fill(0);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The class of native libraries in an interpreter, and what they cost a further one, without loading them.
+//! The class of native libraries in an interpreter, and their cost for a further one, without loading them.
 
 mod distributions;
 mod survey;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use hydrozoa_loader::{Inspection, OpenFlags};
 
 use crate::Result;
+use crate::domain::InterpreterDomain;
 use crate::libraries::LibraryRules;
-use crate::place::Place;
 use crate::python::Installation;
 
 pub use survey::{Survey, Surveyed};
@@ -41,8 +41,8 @@ pub fn survey(places: &[PathBuf], python: &Installation, rules: &LibraryRules) -
 }
 
 /// A domain as an interpreter has it once its libpython is loaded.
-fn place(python: &Installation, rules: &LibraryRules) -> Result<Place> {
-    let place = Place::new("inspection", python, rules, &[], None, None, None)?;
+fn place(python: &Installation, rules: &LibraryRules) -> Result<InterpreterDomain> {
+    let place = InterpreterDomain::new("inspection", python, rules, &[], None, None, None)?;
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
     // several times.
     unsafe { place.domain.open(python.library(), OpenFlags::LAZY | OpenFlags::GLOBAL)? };

@@ -33,7 +33,7 @@ pub struct Surveyed {
     pub class: Class,
     /// The rule or the symbol that decided the class.
     pub reason: String,
-    /// What a replica of it has for itself, and what all have once.
+    /// The memory that each replica of it takes, and the memory that all share.
     pub cost: Cost,
     /// Libraries that it or its needs name and that were not found. Its class may be another one where something that is
     /// loaded before it brings them.

@@ -9,30 +9,20 @@
 //! session sets the domain when it enters, and Python's own threads begin in it. So a host function may
 //! be called, and a lent owner dropped, on any of these threads.
 
-use super::entries::{Closed, Entries, Entry};
-use super::{Inner, held, live};
+use super::thread_end::hand_over_state;
+use super::visitors::{Closed, Visitor, Visitors};
+use super::whereabouts::{Note, Return, note_left, note_nothing, tidying};
+use super::{Inner, live};
 use crate::interrupt::{Watch, Watched};
 use crate::payload::{Sink, table::PayloadTable};
 use crate::thread::{settings, stack};
 use hydrozoa_loader::{DomainId, current};
-use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// The payload's flag in the token of an `enter` that made this thread's state.
 const NEW_THREAD: c_int = 1 << 8;
-
-thread_local! {
-    /// The interpreters that this thread has left for another one, and returns to.
-    static LEFT: RefCell<Vec<DomainId>> = const { RefCell::new(Vec::new()) };
-
-    /// Whether this is a main thread that tidies its interpreter.
-    static TIDIES: Cell<bool> = const { Cell::new(false) };
-
-    /// The interpreters that keep a state for this thread.
-    static STATES: States = const { States(RefCell::new(Vec::new())) };
-}
 
 /// This thread holds an interpreter's GIL, and runs in its domain, until this is dropped.
 pub(crate) struct Attached<'a> {
@@ -77,7 +67,7 @@ impl Drop for Attached<'_> {
     }
 }
 
-/// Not inlined: whoever attaches has a drop.
+/// Not inlined: each caller that attaches contains a drop.
 #[inline(never)]
 fn leave(entered: &mut Option<Entered<'_>>) {
     *entered = None;
@@ -87,12 +77,12 @@ fn leave(entered: &mut Option<Entered<'_>>) {
 struct Visit<'a> {
     inner: &'a Inner,
     /// Removed before the GIL is released: [`Visit::drop`] takes it.
-    held: Option<held::Note>,
+    note: Option<Note>,
     token: c_int,
     /// Dropped after the GIL was released.
-    _entry: Option<Entry<'a>>,
-    /// What the host's thread had. A command's thread keeps what the program has set, to its end.
-    _settings: settings::Kept,
+    _visitor: Option<Visitor<'a>>,
+    /// The settings of the host's thread. A command's thread keeps those that the program has set, to its end.
+    _settings: settings::KeptSettings,
     /// Dropped after the GIL was released: then the outer interpreter resumes.
     _outside: Outside,
 }
@@ -107,25 +97,14 @@ impl Inner {
         }
     }
 
-    /// Whether the calling thread holds the GIL, by its last entry that was noted. It may hold it otherwise.
-    #[inline]
-    pub(crate) fn is_held(&self) -> bool {
-        held::is_of(self)
-    }
-
-    fn attach_unless_nested(self: &Arc<Self>) -> Attached<'_> {
-        // A thread that runs this interpreter's code under its GIL has nothing to take: whoever took
-        // it is further up the stack, and gives it back after this guard has been dropped.
-        if current::domain() == Some(self.domain().id()) && self.is_attached() {
+    /// As [`Inner::attach`], on a thread for which [`Inner::is_held`] has said no.
+    pub(crate) fn attach_unless_nested(self: &Arc<Self>) -> Attached<'_> {
+        // A thread that runs this interpreter's code under its GIL has nothing to take: the frame that
+        // took it is further up the stack, and gives it back after this guard has been dropped.
+        if self.is_current() && self.is_attached() {
             return Attached::nested();
         }
         Attached::by(self.visit())
-    }
-
-    /// Whether the calling thread holds the GIL, as the interpreter knows.
-    fn is_attached(&self) -> bool {
-        // SAFETY: any thread may ask.
-        unsafe { (self.table.attached)() != 0 }
     }
 
     /// The same for the one thread that may enter while nobody else may, and that is not inside.
@@ -138,28 +117,26 @@ impl Inner {
     fn visit(self: &Arc<Self>) -> Visit<'_> {
         // Another interpreter's GIL is released first: this may wait.
         let outside = Outside::entering(self.domain().id());
-        // A thread that nobody has marked may have taken the GIL by itself (`PyGILState_Ensure`). A thread that keeps others
+        // An unmarked thread may have taken the GIL by itself (`PyGILState_Ensure`). A thread that keeps others
         // outside waits for that GIL.
-        let entry = self.entries.enter(|| self.is_attached());
-        self.enter(outside, entry)
+        let visitor = self.visitors.enter(|| self.is_attached());
+        self.enter(outside, visitor)
     }
 
     #[inline]
-    fn enter<'a>(self: &'a Arc<Self>, outside: Outside, entry: Option<Entry<'a>>) -> Visit<'a> {
-        let settings = settings::Kept::begin();
+    fn enter<'a>(self: &'a Arc<Self>, outside: Outside, visitor: Option<Visitor<'a>>) -> Visit<'a> {
+        let settings = settings::KeptSettings::begin();
         // SAFETY: the interpreter is started (an `Inner` exists only then) and not finalized (this
         // reference keeps it alive), and this thread runs in its domain.
         let token = unsafe { (self.table.enter)(stack::room()) };
         if token & NEW_THREAD != 0 {
-            // Fails only while the thread's own destructors run; the state then lives as long as
-            // the interpreter.
-            let _ = STATES.try_with(|states| states.add(&self.gate));
+            hand_over_state(&self.gate);
         }
         Visit {
             inner: self,
-            held: Some(held::of(self)),
+            note: Some(self.note_visit()),
             token,
-            _entry: entry,
+            _visitor: visitor,
             _settings: settings,
             _outside: outside,
         }
@@ -167,24 +144,13 @@ impl Inner {
 
     /// Whether another thread than this one is inside, from outside.
     pub(super) fn has_visitors(&self) -> bool {
-        self.entries().count() > usize::from(self.is_entered())
-    }
-
-    /// Whether this thread runs the interpreter's code, or returns to it further down its stack.
-    /// The interpreter cannot be finalized then until this thread has gone on.
-    pub(super) fn is_entered(&self) -> bool {
-        let domain = self.domain().id();
-        current::domain() == Some(domain)
-            || LEFT.try_with(|left| left.borrow().contains(&domain)).unwrap_or(false)
-            // A thread that neither a session nor the interpreter has made may have come by Python's
-            // own `PyGILState_Ensure`, as ctypes' callbacks do.
-            || self.is_attached()
+        self.visitors().count() > usize::from(self.is_entered())
     }
 }
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        drop(self.held.take());
+        drop(self.note.take());
         // SAFETY: the token is that of this thread's `enter`, and guards nest as scopes do.
         unsafe { (self.inner.table.leave)(self.token) };
     }
@@ -192,26 +158,22 @@ impl Drop for Visit<'_> {
 
 /// Frees what nobody uses any more, from the interpreter's own main thread. It has no reference to the interpreter, so the drop of the
 /// last one waits for the end as ever.
-pub(super) fn tidy(domain: DomainId, table: &PayloadTable, entries: &Entries) -> crate::Result<()> {
+pub(super) fn tidy(
+    domain: DomainId,
+    table: &PayloadTable,
+    visitors: &Visitors,
+) -> crate::Result<()> {
     let _outside = Outside::entering(domain);
-    let _entry = entries.enter(|| false);
-    TIDIES.set(true);
+    let _visitor = visitors.enter(|| false);
     let mut sink = Sink::default();
     // SAFETY: the interpreter is started, the thread runs in its domain, and finalizes it later. It is attached in between.
-    let status = unsafe {
+    let status = tidying(|| unsafe {
         let token = (table.enter)(stack::room());
         let status = (table.collect)(false, sink.pointer());
         (table.leave)(token);
         status
-    };
-    TIDIES.set(false);
+    });
     sink.check(status)
-}
-
-/// Whether the calling thread tidies its interpreter. It must not wait for the end of another one, which may be tidied just now as well and
-/// let go of this one.
-pub(super) fn tidies() -> bool {
-    TIDIES.get()
 }
 
 /// Runs `action`, which may wait for other threads, without the GIL that this thread holds, if any.
@@ -228,7 +190,7 @@ struct Suspended {
     inner: Arc<Inner>,
     state: *mut c_void,
     /// Dropped after the GIL was taken back.
-    _held: held::Note,
+    _note: Note,
 }
 
 impl Suspended {
@@ -236,7 +198,7 @@ impl Suspended {
         // SAFETY: `suspend` does nothing unless this thread holds the GIL; `resume` follows on this
         // thread, since the state is not `Send`.
         let state = unsafe { (inner.table.suspend)() };
-        Self { inner, state, _held: held::unknown() }
+        Self { inner, state, _note: note_nothing() }
     }
 }
 
@@ -271,87 +233,15 @@ impl Outside {
 
 /// An interpreter that this thread is inside of and has left for another one.
 struct Left {
-    suspended: Suspended,
+    _return: Return,
+    /// Dropped last: it may wait for the GIL.
+    _suspended: Suspended,
 }
 
 impl Left {
     fn new(inner: Arc<Inner>) -> Self {
-        // While the thread's own destructors run it returns to no Python.
-        let _ = LEFT.try_with(|left| left.borrow_mut().push(inner.domain().id()));
-        Self { suspended: Suspended::new(inner) }
-    }
-}
-
-impl Drop for Left {
-    fn drop(&mut self) {
-        let domain = self.suspended.inner.domain().id();
-        // Not the last one where code switches between stacks (greenlets): its visits do not nest.
-        let _ = LEFT.try_with(|left| {
-            let mut left = left.borrow_mut();
-            let place = left.iter().rposition(|one| *one == domain);
-            place.map(|place| left.remove(place))
-        });
-    }
-}
-
-/// What an ending thread needs to have its state in an interpreter freed. Not the interpreter
-/// itself: it shall end with its last handle, not when some thread gets round to letting go of it.
-pub(super) struct Gate {
-    table: PayloadTable,
-    /// Whether the interpreter has not begun to end. Held for reading while a state is handed over.
-    open: RwLock<bool>,
-}
-
-impl Gate {
-    pub(super) fn new(table: PayloadTable) -> Arc<Self> {
-        Arc::new(Self { table, open: RwLock::new(true) })
-    }
-
-    /// From now on no ending thread calls the payload; waits for those that do, which wait for
-    /// nothing themselves.
-    pub(super) fn close(&self) {
-        *self.open.write().unwrap_or_else(PoisonError::into_inner) = false;
-    }
-
-    fn is_open(&self) -> bool {
-        *self.open.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn forget_thread(&self) {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        if *open {
-            // SAFETY: the interpreter lives while the gate is held open, and a thread that runs its
-            // destructors is attached to nothing.
-            unsafe { (self.table.forget_thread)() };
-        }
-    }
-}
-
-/// Hands this thread's state in each interpreter over when the thread ends: the interpreter frees
-/// it at its next entry. The thread waits for no GIL, since a thread that joins it may hold that.
-struct States(RefCell<Vec<Arc<Gate>>>);
-
-impl States {
-    fn add(&self, gate: &Arc<Gate>) {
-        let mut gates = self.0.borrow_mut();
-        // A thread that lives on may see many interpreters come and go.
-        gates.retain(|gate| gate.is_open());
-        gates.push(gate.clone());
-    }
-}
-
-impl Drop for States {
-    fn drop(&mut self) {
-        // The process's first thread ends with the process: destructors of the libraries in an
-        // interpreter that is still alive run behind this one, and enter it on this thread (those
-        // of libtorch_python do, to let go of what it has registered).
-        // SAFETY: neither call has a precondition.
-        if unsafe { libc::gettid() == libc::getpid() } {
-            return;
-        }
-        for gate in self.0.take() {
-            gate.forget_thread();
-        }
+        let to = note_left(inner.domain().id());
+        Self { _return: to, _suspended: Suspended::new(inner) }
     }
 }
 
@@ -360,7 +250,7 @@ impl Drop for States {
 pub(crate) fn entered_from_python<R>(domain: DomainId, action: impl FnOnce() -> R) -> R {
     // SAFETY: code of this domain has called, and goes on afterwards.
     let _entered = unsafe { current::enter(domain) };
-    let _held = held::unknown();
+    let _note = note_nothing();
     action()
 }
 
@@ -368,12 +258,12 @@ pub(crate) fn entered_from_python<R>(domain: DomainId, action: impl FnOnce() -> 
 pub(crate) fn called_from_python<R>(inner: &Inner, action: impl FnOnce() -> R) -> R {
     // SAFETY: code of this interpreter has called, and goes on afterwards.
     let _entered = unsafe { current::enter(inner.domain().id()) };
-    let _held = held::of(inner);
+    let _note = inner.note_visit();
     action()
 }
 
 /// Calls `action` from foreign code, of which it is not known whether it holds a GIL: for deleters.
 pub(crate) fn called_by_anybody<R>(action: impl FnOnce() -> R) -> R {
-    let _held = held::unknown();
+    let _note = note_nothing();
     action()
 }

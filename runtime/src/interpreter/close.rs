@@ -96,14 +96,14 @@ impl Interpreter {
     /// Ends the interpreter: gives this handle up, and waits until the interpreter is finalized and has given back what it
     /// had, at most for `within`.
     ///
-    /// The interpreter ends when nobody else has it: no handle, no [`Session`](crate::Session), no
-    /// [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from it. A pool has handles of its own; an interpreter
-    /// gets out of it by [`Pool::replace`](crate::Pool::replace) or [`Pool::resize`](crate::Pool::resize).
+    /// The interpreter ends when nothing else refers to it: no handle, no [`Session`](crate::Session), no
+    /// [`Tensor`](crate::Tensor) or [`Buffer`](crate::Buffer) taken from it. A pool holds handles of its own; an interpreter
+    /// leaves it by [`Pool::replace`](crate::Pool::replace) or [`Pool::resize`](crate::Pool::resize).
     ///
     /// # Errors
     ///
-    /// [`Error::InUse`] if it has not ended in time. It ends by itself when the others have given it up.
-    /// [`Error::Start`] if the system gives no thread that could wait for the end.
+    /// [`Error::InUse`] if it has not ended in time. It still ends when the others have given it up.
+    /// [`Error::Start`] if the system refuses the thread that would wait for the end.
     pub fn close(self, within: Duration) -> Result<()> {
         close_all(vec![self], within)
     }

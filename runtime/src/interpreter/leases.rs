@@ -1,6 +1,6 @@
 //! The count of an interpreter's open sessions, and the threads that wait for an interpreter with fewer.
 
-use hydrozoa_loader::{Leaf, Process};
+use hydrozoa_loader::{LeafLock, Process};
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -72,15 +72,15 @@ impl Leases {
 /// Threads that wait for an interpreter with fewer sessions than a bound, first come, first served.
 ///
 /// **Invariant:** while some interpreter has fewer sessions than the bound and no stuck call, the first in the queue looks
-/// for one, or was woken since its last look. Whoever brings an interpreter below the bound, or ends its stuck call, lowers
-/// the count and then reads `length`. Whoever joins raises `length` and then reads counts. All four are sequentially
-/// consistent, so one of the two sees the other. Whoever leaves wakes the next.
+/// for one, or was woken since its last look. A thread that brings an interpreter below the bound, or ends its stuck call,
+/// lowers the count and then reads `length`. A thread that joins raises `length` and then reads counts. All four are
+/// sequentially consistent, so one of the two sees the other. A thread that leaves wakes the next.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// How many sessions an interpreter may have by leases that look at others. `None`: one, and not all leases look.
     limit: Option<NonZeroUsize>,
     length: AtomicUsize,
-    waiting: Leaf<Waiting>,
+    waiting: LeafLock<Waiting>,
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ struct Waiting {
 }
 
 /// The calling thread's place in a queue, until this is dropped.
-pub(crate) struct Place<'a> {
+pub(crate) struct QueuePosition<'a> {
     queue: &'a Queue,
     number: u64,
 }
@@ -107,7 +107,7 @@ impl Queue {
         self.limit.is_some()
     }
 
-    /// Who waits, waits for an interpreter with fewer sessions.
+    /// A waiting thread waits for an interpreter with fewer sessions than this.
     pub(crate) fn bound(&self) -> usize {
         self.limit.map_or(1, NonZeroUsize::get)
     }
@@ -125,18 +125,18 @@ impl Queue {
     }
 
     /// Joins the queue at its end.
-    pub(crate) fn join(&self) -> Place<'_> {
+    pub(crate) fn join(&self) -> QueuePosition<'_> {
         let own = thread::current();
         let number = self.with(|waiting| {
             waiting.next += 1;
             waiting.threads.push_back((waiting.next, own));
             waiting.next
         });
-        Place { queue: self, number }
+        QueuePosition { queue: self, number }
     }
 
     fn first(&self) -> Option<(u64, Thread)> {
-        // What most find out.
+        // The most frequent case.
         if self.length.load(Ordering::SeqCst) == 0 {
             return None;
         }
@@ -157,7 +157,7 @@ impl Queue {
     }
 }
 
-impl Place<'_> {
+impl QueuePosition<'_> {
     /// Whether nobody is before this thread.
     pub(crate) fn is_first(&self) -> bool {
         self.queue.first().is_some_and(|(number, _)| number == self.number)
@@ -172,7 +172,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         // The handle is dropped outside of the lock.
         let own = self.queue.with(|waiting| {

@@ -1,11 +1,11 @@
 //! The interpreters that have not begun to end, by their domains.
 
 use super::Inner;
-use hydrozoa_loader::{DomainId, Leaf};
+use hydrozoa_loader::{DomainId, LeafLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-static LIVE: Leaf<BTreeMap<u32, Weak<Inner>>> = Leaf::new(BTreeMap::new());
+static LIVE: LeafLock<BTreeMap<u32, Weak<Inner>>> = LeafLock::new(BTreeMap::new());
 
 /// Lists an interpreter that has started.
 pub(super) fn add(inner: &Arc<Inner>) {

@@ -6,16 +6,18 @@
 //! application's thread may be anywhere when the last handle is dropped. So each interpreter has a thread
 //! of its own that starts it and ends it. In between the thread sleeps.
 //!
-//! It wakes up for an interpreter that is in no pool any more, and that somebody still has. What other threads have dropped is freed
-//! when a thread enters (`release` in payload/src/threads.rs), and cycles when Python code runs. If nobody enters again, the
-//! dead objects of two interpreters could keep each other for ever, by a tensor or a handle of the other that each of them has.
+//! It wakes up for an interpreter that has left its pool and is still referred to. Objects that other threads have dropped
+//! are freed when a thread enters (`release` in payload/src/threads/mod.rs), and cycles when Python code runs. If nobody enters
+//! again, the dead objects of two interpreters could keep each other for ever, each by a tensor or a handle of the other.
 
 use super::attach::{Outside, tidy};
 use super::close::Ending;
-use super::entries::Entries;
 use super::start::{Configuration, run};
+use super::visitors::Visitors;
+use crate::crash::Listed;
+use crate::crash::contain::{Contained, Guarded};
+use crate::domain::InterpreterDomain;
 use crate::payload::{Sink, table::PayloadTable};
-use crate::place::Place;
 use crate::thread::signals::Mask;
 use crate::thread::{Thread, stack};
 use crate::{Error, Result};
@@ -23,16 +25,20 @@ use hydrozoa_loader::{HeldExit, Process};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an interpreter that is in no pool any more is left alone before its garbage is collected. It is the double each time.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What is done when an interpreter has ended.
+/// How long threads may take to leave an interpreter that has crashed, and how often the end looks.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// An action for the end of an interpreter.
 pub(super) type Action = Box<dyn FnOnce() + Send>;
 
-/// What the thread is told.
+/// A message to the thread.
 enum Message {
     /// The interpreter is in no pool any more.
     Retire,
@@ -56,11 +62,12 @@ impl MainThread {
     /// Starts the interpreter whose payload is loaded in `place`, which the thread keeps until it has
     /// finalized the interpreter. It drops `ending` when what the interpreter had is given back.
     pub(super) fn start(
+        index: usize,
         name: &str,
-        place: Place,
-        table: PayloadTable,
+        place: InterpreterDomain,
+        (table, guarded): (PayloadTable, Option<Arc<Guarded>>),
         configuration: &Configuration,
-        entries: Arc<Entries>,
+        visitors: Arc<Visitors>,
         ending: Ending,
     ) -> Result<Self> {
         let (started, told) = channel();
@@ -68,10 +75,11 @@ impl MainThread {
         let (own_name, configuration) = (name.to_owned(), configuration.clone());
         let thread = Thread::start(name, move || {
             let _ending = ending;
+            let _listed = Listed::new(place.domain.id(), index, &own_name, table.stacks);
             place.signals.close();
             let outcome = {
                 let _outside = Outside::entering(place.domain.id());
-                run(&own_name, &table, &configuration)
+                run(&own_name, &table, &configuration, place.heap)
             };
             let failed = outcome.is_err();
             if !failed {
@@ -79,21 +87,24 @@ impl MainThread {
             }
             // The receiver lives until it has this.
             let _ = started.send(outcome.map(|()| stack::bounds()));
-            // What has not started, or only partly, gives back what it has at once.
+            // An interpreter that has not started, or only partly, returns its resources at once.
             let actions = match failed {
                 true => Vec::new(),
-                false => wait_for_the_end(&messages, &place, &table, &entries),
+                false => wait_for_the_end(&messages, &place, &table, &visitors),
             };
             // Its libraries are not taken away meanwhile. After an exit nothing is worth an end any more.
             let Some(_held) = HeldExit::begin() else { return };
+            let contained = guarded.as_ref().map(|guarded| guarded.contained());
             match finalize(&place, &table) {
                 Ok(()) => {
+                    contained.inspect(|contained| contained.forget());
                     place.departures.end();
                     actions.into_iter().for_each(|action| action());
                     // SAFETY: the interpreter is finalized if it has started, and no session is attached or can attach
                     // any more. Threads that its code has created are the loader's business.
                     unsafe { place.end() };
                 }
+                Err(Error::Crashed { .. }) => abandon(&own_name, place, contained, actions),
                 Err(error) => {
                     tracing::warn!(interpreter = %own_name, %error, "finalization failed");
                 }
@@ -151,13 +162,45 @@ impl MainThread {
     }
 }
 
+/// Takes from an interpreter that has crashed what it had. None of its code runs any more.
+fn abandon(
+    name: &str,
+    place: InterpreterDomain,
+    contained: Option<&Arc<Contained>>,
+    actions: Vec<Action>,
+) {
+    let Some(contained) = contained else { return };
+    place.domain.silence();
+    actions.into_iter().for_each(|action| action());
+    let until = Instant::now() + PATIENCE;
+    while place.domain.has_threads() || !contained.is_empty() {
+        if Instant::now() > until {
+            tracing::error!(
+                interpreter = name,
+                "threads do not leave an interpreter that has crashed: it keeps its memory"
+            );
+            // They may use all of it.
+            std::mem::forget(place);
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+    contained.forget();
+    // SAFETY: the interpreter has crashed, and nobody is inside, nor are there threads of its own. No session is attached or can
+    // attach any more.
+    unsafe {
+        contained.take_all_back();
+        place.abandon();
+    }
+}
+
 /// Waits until the interpreter is to be finalized. If it is in no pool meanwhile, it is tidied now and then. Returns what is to be done
 /// then.
 fn wait_for_the_end(
     messages: &Receiver<Message>,
-    place: &Place,
+    place: &InterpreterDomain,
     table: &PayloadTable,
-    entries: &Entries,
+    visitors: &Visitors,
 ) -> Vec<Action> {
     let (mut pause, mut actions) = (None, Vec::new());
     loop {
@@ -175,7 +218,9 @@ fn wait_for_the_end(
             Err(RecvTimeoutError::Disconnected) => return actions,
             Err(RecvTimeoutError::Timeout) => {
                 pause = pause.map(|pause| LONGEST_PAUSE.min(2 * pause));
-                if let Err(error) = tidy(place.domain.id(), table, entries) {
+                if let Err(error) = tidy(place.domain.id(), table, visitors)
+                    && !matches!(error, Error::Crashed { .. })
+                {
                     tracing::warn!(%error, "garbage could not be collected");
                 }
             }
@@ -184,7 +229,7 @@ fn wait_for_the_end(
 }
 
 /// Finalizes the interpreter, on the thread that has started it.
-fn finalize(place: &Place, table: &PayloadTable) -> Result<()> {
+fn finalize(place: &InterpreterDomain, table: &PayloadTable) -> Result<()> {
     // SAFETY: until the guard's end only code of this domain runs.
     let _entered = unsafe { hydrozoa_loader::current::enter(place.domain.id()) };
     place.departures.begin();

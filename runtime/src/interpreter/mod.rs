@@ -3,15 +3,16 @@
 mod attach;
 mod close;
 #[cfg(feature = "async")]
-mod companion;
-mod entries;
-pub(crate) mod held;
-mod kept;
+mod lazy_value;
 mod leases;
 mod live;
 mod main_thread;
+mod references;
 mod start;
+mod thread_end;
+mod visitors;
 mod weak;
+pub(crate) mod whereabouts;
 
 pub(crate) use attach::{
     Attached, called_by_anybody, called_from_python, entered_from_python, without_gil,
@@ -19,29 +20,31 @@ pub(crate) use attach::{
 pub(crate) use start::{Configuration, Flags, run_command, start};
 pub use weak::WeakInterpreter;
 
-use crate::cold::{Loan, Settling};
+use crate::crash::contain::Guarded;
 use crate::heap::Heap;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
-use crate::payload::table::{Handle, PayloadTable};
+use crate::payload::table::{Handle, PayloadTable, Region};
 use crate::python::Installation;
-use attach::Gate;
+use crate::settled_pages::{Loan, Settling, Shared};
 use close::End;
 pub(crate) use close::close_all;
 pub use close::wait_for_ends;
-#[cfg(feature = "async")]
-use companion::Companion;
-use entries::Entries;
 use hydrozoa_loader::Domain;
-pub(crate) use kept::Kept;
-use kept::{Classes, KeptObjects};
+#[cfg(feature = "async")]
+use lazy_value::LazyValue;
 use leases::Leases;
 pub(crate) use leases::Queue;
 use main_thread::MainThread;
+pub(crate) use references::ObjectReference;
+use references::{Classes, ReferenceTable};
 use std::any::{Any, TypeId};
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
+use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
+use thread_end::Gate;
+use visitors::Visitors;
 
 /// One complete CPython interpreter in this process, with a GIL of its own.
 ///
@@ -56,7 +59,7 @@ pub struct Interpreter(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     /// Position in its pool, from 0.
     index: usize,
-    /// How many interpreters were there before.
+    /// How many interpreters were at its position before.
     generation: usize,
     name: Arc<str>,
     python: Installation,
@@ -66,11 +69,11 @@ pub(crate) struct Inner {
     /// The pool that it was started for.
     owner: OnceLock<Weak<Owner>>,
     /// References that are released before it ends.
-    kept: KeptObjects,
+    references: ReferenceTable,
     classes: Classes,
     /// Its event loop.
     #[cfg(feature = "async")]
-    companion: Companion,
+    lazy_value: LazyValue,
     domain: Domain,
     /// Where its C++ objects are.
     heap: Option<&'static Heap>,
@@ -78,8 +81,10 @@ pub(crate) struct Inner {
     stuck: StuckVisits,
     on_stuck: OnStuck,
     end: Arc<End>,
-    entries: Arc<Entries>,
+    visitors: Arc<Visitors>,
     settling: Settling,
+    /// Its guarded functions, if it contains its crashes.
+    guarded: Option<Arc<Guarded>>,
     /// `None` only while this is dropped.
     main: Option<MainThread>,
 }
@@ -100,7 +105,7 @@ impl Interpreter {
         &self.0.name
     }
 
-    /// Whether both are of one pool.
+    /// Whether both belong to one pool.
     pub(crate) fn shares_pool_with(&self, other: &Self) -> bool {
         match (self.0.owner.get(), other.0.owner.get()) {
             (Some(own), Some(others)) => Weak::ptr_eq(own, others),
@@ -108,7 +113,7 @@ impl Interpreter {
         }
     }
 
-    /// What [`Interpreter::set_owner`] has noted, unless it is gone.
+    /// The owner of [`Interpreter::set_owner`], unless it is gone.
     pub(crate) fn owner(&self) -> Option<Arc<Owner>> {
         self.0.owner.get().and_then(Weak::upgrade)
     }
@@ -138,29 +143,36 @@ impl Interpreter {
         self.0.domain()
     }
 
+    /// Whether its code has crashed, and the crash was contained
+    /// ([`Builder::contain_crashes`](crate::Builder::contain_crashes)). All calls on it fail then, with
+    /// [`Error::Crashed`](crate::Error::Crashed).
+    pub fn has_crashed(&self) -> bool {
+        self.0.has_crashed()
+    }
+
     /// The number of open sessions on it.
     pub fn leases(&self) -> usize {
         self.0.leases.count()
     }
 
-    /// Has something done when it has ended.
+    /// Runs `action` when it has ended.
     pub(crate) fn at_end(&self, action: Box<dyn FnOnce() + Send>) {
         if let Some(main) = &self.0.main {
             main.at_end(action);
         }
     }
 
-    /// Its pool has it no longer.
+    /// Notes that it has left its pool.
     pub(crate) fn retire(&self) {
         if let Some(main) = &self.0.main {
             main.retire();
         }
     }
 
-    /// Frees what threads have dropped without this interpreter's GIL.
+    /// Frees the objects that threads have dropped without this interpreter's GIL.
     ///
     /// A handle that is dropped outside a call is queued, and the next thread that enters the interpreter
-    /// frees it. Call this if nobody may enter for long. It waits for the GIL. When it returns, everything
+    /// frees it. Call this if the next entry may be far away. It waits for the GIL. When it returns, everything
     /// that was queued before has been freed, or a thread inside is freeing it. Inside a call or
     /// [`Session::with_gil`](crate::Session::with_gil) it does nothing, and the next entry from outside frees the queue.
     pub fn drain(&self) {
@@ -182,6 +194,11 @@ impl Inner {
         &self.python
     }
 
+    /// Whether its code has crashed.
+    pub(crate) fn has_crashed(&self) -> bool {
+        self.guarded.as_ref().is_some_and(|guarded| guarded.contained().has_crashed())
+    }
+
     /// Its open sessions.
     pub(crate) fn leases(&self) -> &Leases {
         &self.leases
@@ -197,12 +214,7 @@ impl Inner {
         self.main.as_ref()?.stack()
     }
 
-    /// The addresses of its C++ objects, if it has a heap of them.
-    pub(crate) fn cxx_heap(&self) -> Option<Range<usize>> {
-        self.heap.map(Heap::used)
-    }
-
-    /// The heap of its C++ objects, if it has one.
+    /// Its heap, if the addresses for one did not run out.
     pub(crate) fn heap(&self) -> Option<&'static Heap> {
         self.heap
     }
@@ -222,19 +234,41 @@ impl Inner {
         &self.sender
     }
 
-    /// Notes that the application can write the memory at an address, if it is Python's.
+    /// The addresses at which arenas of its Python objects are. Attached, and without sub-interpreters, none comes or goes meanwhile.
+    pub(crate) fn arenas(&self) -> Vec<Range<usize>> {
+        unsafe extern "C" fn add(arenas: *mut c_void, arena: Region) {
+            // SAFETY: the vector below, which nobody else uses.
+            let arenas = unsafe { &mut *arenas.cast::<Vec<Range<usize>>>() };
+            arenas.push(arena.start..arena.start + arena.length);
+        }
+        let mut arenas: Vec<Range<usize>> = Vec::new();
+        let context: *mut Vec<Range<usize>> = &mut arenas;
+        // SAFETY: `add` gets the vector that it expects, which outlives the call.
+        unsafe { (self.table.arenas)(add, context.cast()) };
+        arenas
+    }
+
+    /// Notes that others can write the memory at an address, if it is the interpreter's.
     pub(crate) fn lent(&self, data: *const c_void) -> Option<Loan> {
+        let is_heaps = self.heap.is_some_and(|heap| heap.owns(data));
         // SAFETY: any thread may ask.
-        let is_pythons = unsafe { (self.table.owns)(data) } != 0;
-        is_pythons.then(|| self.settling.lend())
+        let is_pythons = || unsafe { (self.table.owns)(data) } != 0;
+        (is_heaps || is_pythons()).then(|| self.settling.lend())
+    }
+
+    /// Notes that other interpreters can write memory at these addresses, if it is of the interpreter's heap.
+    pub(crate) fn shares(&self, range: Range<usize>) -> Option<Shared> {
+        let is_heaps =
+            self.heap.is_some_and(|heap| heap.owns(ptr::without_provenance(range.start)));
+        is_heaps.then(|| self.settling.share(range))
     }
 
     /// The threads inside of it.
-    pub(crate) fn entries(&self) -> &Entries {
-        &self.entries
+    pub(crate) fn visitors(&self) -> &Visitors {
+        &self.visitors
     }
 
-    /// What of it lies in files.
+    /// The record of its memory that lies in files.
     pub(crate) fn settling(&self) -> &Settling {
         &self.settling
     }
@@ -244,8 +278,8 @@ impl Inner {
         self.classes.get(id)
     }
 
-    /// Notes its class of a Rust type, unless it has one. True if it had none.
-    pub(crate) fn add_class(&self, id: TypeId, class: Kept) -> bool {
+    /// Notes its class of a Rust type, unless it already has one. True if the class was new.
+    pub(crate) fn add_class(&self, id: TypeId, class: ObjectReference) -> bool {
         self.classes.add(id, class)
     }
 
@@ -256,11 +290,11 @@ impl Inner {
 
     /// Its event loop.
     #[cfg(feature = "async")]
-    pub(crate) fn companion(&self) -> &Companion {
-        &self.companion
+    pub(crate) fn lazy_value(&self) -> &LazyValue {
+        &self.lazy_value
     }
 
-    /// What is done about a stuck call.
+    /// The reaction to a stuck call.
     pub(crate) fn on_stuck(&self) -> &OnStuck {
         &self.on_stuck
     }
@@ -275,9 +309,9 @@ impl Inner {
         let Some(main) = self.main.take() else { return };
         live::remove(self.domain.id());
         self.gate.close();
-        self.kept.release_all(&self.table);
+        self.references.release_all(&self.table);
         #[cfg(feature = "async")]
-        self.companion.end();
+        self.lazy_value.end();
         self.settling.recall();
         if !waits || self.is_entered() {
             // The main thread waits for the GIL, which this thread may hold, and `threading._shutdown`
@@ -292,7 +326,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.end(!attach::tidies());
+        self.end(!whereabouts::tidies());
     }
 }
 

@@ -1,27 +1,34 @@
 //! The start of an interpreter: domain, libpython, payload, Python.
 
-use super::attach::{Gate, Outside};
+use super::attach::Outside;
 use super::close::{End, Ending};
-use super::entries::Entries;
 use super::leases::Leases;
 use super::main_thread::MainThread;
-use super::{Classes, Inner, Interpreter, KeptObjects, live};
-use crate::cold::{Settling, Wish};
+use super::thread_end::Gate;
+use super::visitors::Visitors;
+use super::{Classes, Inner, Interpreter, ReferenceTable, live};
+use crate::crash::contain::{self, Contained, Guarded};
+use crate::crash::{self, Listed};
+use crate::domain::InterpreterDomain;
 use crate::environment::Environment;
+use crate::heap::Heap;
 use crate::imports::ImportMode;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
 use crate::libraries::LibraryRules;
 use crate::payload::{self, Sink, table};
-use crate::place::Place;
 use crate::python::Installation;
+use crate::settled_pages::{Settling, Wish};
 use crate::shared_signals::Signals;
+use crate::thread::signals::Trial;
+use crate::thread::stack;
 use crate::{Error, Result};
 use hydrozoa_loader::{Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::ptr;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The settings with which interpreters start.
 #[derive(Clone, Debug)]
@@ -38,7 +45,7 @@ pub(crate) struct Configuration {
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) command_line: bool,
     pub(crate) signal_handlers: bool,
-    /// What answers functions of the C library for a command that is not alone in the process: by name.
+    /// The functions that answer for the C library, by name, in a command that shares the process.
     pub(crate) answers: Vec<(&'static str, Interposition)>,
     /// Its signals, if it shares the process's with other commands.
     pub(crate) signals: Option<&'static Signals>,
@@ -46,17 +53,21 @@ pub(crate) struct Configuration {
     pub(crate) memory: Option<NonZeroUsize>,
     /// Bytes of device memory that its code may have, if not as many as there are.
     pub(crate) device_memory: Option<NonZeroUsize>,
-    /// What is done about a stuck call.
+    /// The reaction to a stuck call.
     pub(crate) on_stuck: OnStuck,
+    /// Whether a crash of its code is contained.
+    pub(crate) contains_crashes: bool,
+    /// Puts another interpreter in the place of one that has crashed.
+    pub(crate) replace_crashed: Option<fn(&Interpreter)>,
     /// When and where it is settled.
     pub(crate) settling: Wish,
-    /// What is done about imports, if it is not plain Python's way.
+    /// The treatment of imports, if not plain Python's.
     pub(crate) imports: Option<ImportMode>,
-    /// What a command line would say by flags.
+    /// The flags that a command line would set.
     pub(crate) flags: Flags,
 }
 
-/// What python's flags say.
+/// The settings of python's flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
     /// `-O`.
@@ -90,6 +101,8 @@ impl Configuration {
             memory: None,
             device_memory: None,
             on_stuck: OnStuck::default(),
+            contains_crashes: false,
+            replace_crashed: None,
             settling: Wish::default(),
             imports: None,
             flags: Flags::default(),
@@ -104,14 +117,23 @@ pub(crate) fn start(
     configuration: &Configuration,
 ) -> Result<Interpreter> {
     let (place, table) = prepare(name, configuration)?;
+    let (table, guarded) = match guarded(&place, table, configuration) {
+        Ok(both) => both,
+        Err(error) => {
+            // SAFETY: as in `prepare`.
+            unsafe { place.close() };
+            return Err(error);
+        }
+    };
     let (domain, heap, departures) = (place.domain.clone(), place.heap, place.departures);
-    let (end, entries) = (Arc::new(End::default()), Arc::new(Entries::new()));
+    let (end, visitors) = (Arc::new(End::default()), Arc::new(Visitors::new()));
     let main = MainThread::start(
+        index,
         name,
         place,
-        table,
+        (table, guarded.clone()),
         configuration,
-        entries.clone(),
+        visitors.clone(),
         Ending::new(end.clone()),
     )?;
     let inner = Arc::new(Inner {
@@ -123,32 +145,69 @@ pub(crate) fn start(
         leases: Leases::default(),
         gate: Gate::new(table),
         owner: OnceLock::new(),
-        kept: KeptObjects::default(),
+        references: ReferenceTable::default(),
         classes: Classes::default(),
         #[cfg(feature = "async")]
-        companion: super::companion::Companion::default(),
+        lazy_value: super::lazy_value::LazyValue::default(),
         domain,
         heap,
         sender: Sender::default(),
         stuck: StuckVisits::default(),
         on_stuck: configuration.on_stuck.clone(),
         end,
-        entries,
+        visitors,
         settling: Settling::new(&configuration.settling),
+        guarded: guarded.clone(),
         main: Some(main),
     });
     live::add(&inner);
     let weak = Arc::downgrade(&inner);
+    let contained = guarded.map(|guarded| guarded.contained().clone());
+    if let Some(contained) = &contained {
+        let (weak, replace) = (weak.clone(), configuration.replace_crashed);
+        contained.after_crash(move || after_crash(&weak, replace));
+    }
     inner.domain().leave_at_exit_if(move |domain| {
-        weak.upgrade().is_some_and(|inner| inner.has_visitors()) || departures.are_busy(domain)
+        contained.as_ref().is_some_and(|contained| contained.has_crashed())
+            || weak.upgrade().is_some_and(|inner| inner.has_visitors())
+            || departures.are_busy(domain)
     });
     Ok(Interpreter(inner))
+}
+
+/// The payload's functions for an interpreter, guarded if that contains its crashes.
+fn guarded(
+    place: &InterpreterDomain,
+    table: table::PayloadTable,
+    configuration: &Configuration,
+) -> Result<(table::PayloadTable, Option<Arc<Guarded>>)> {
+    if !configuration.contains_crashes {
+        return Ok((table, None));
+    }
+    contain::prepare()?;
+    let contained = Contained::new(place.domain.id());
+    let guarded = payload::guarded(&table, &contained).inspect_err(|_| contained.forget())?;
+    Ok((guarded.0, Some(Arc::new(guarded.1))))
+}
+
+/// After the first crash of an interpreter, on a thread of its own.
+fn after_crash(interpreter: &Weak<Inner>, replace: Option<fn(&Interpreter)>) {
+    let Some(inner) = interpreter.upgrade() else { return };
+    inner.domain().silence();
+    let interpreter = Interpreter(inner);
+    tracing::error!(interpreter = interpreter.name(), "has crashed, which is contained");
+    // Those who wait for it shall look for another one.
+    interpreter.0.leases().wake();
+    if let Some(replace) = replace {
+        replace(&interpreter);
+    }
 }
 
 /// Runs the command line of `configuration` on the calling thread, from start to finalization, and
 /// returns its exit status.
 pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
     let name = "python command";
+    crash::prepare_thread();
     if let Some(signals) = configuration.signals {
         signals.begin();
     }
@@ -156,8 +215,9 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
     if let Some(signals) = configuration.signals {
         signals.runs_in(place.domain.id());
     }
+    let _listed = Listed::new(place.domain.id(), 0, name, table.stacks);
     let _outside = Outside::entering(place.domain.id());
-    run(name, &table, configuration)?;
+    run(name, &table, configuration, place.heap)?;
     let mut status: c_int = 0;
     let mut sink = Sink::default();
     // SAFETY: the interpreter was started with `command_line`, on this thread, and nobody else
@@ -167,9 +227,12 @@ pub(crate) fn run_command(configuration: &Configuration) -> Result<i32> {
 }
 
 /// A domain with libpython and the payload in it.
-fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::PayloadTable)> {
+fn prepare(
+    name: &str,
+    configuration: &Configuration,
+) -> Result<(InterpreterDomain, table::PayloadTable)> {
     let python = &configuration.python;
-    let place = Place::new(
+    let place = InterpreterDomain::new(
         name,
         python,
         &configuration.libraries,
@@ -178,6 +241,7 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
         configuration.command_line.then_some(&configuration.arguments),
         configuration.device_memory,
     )?;
+    crash::install();
     let found = load(&place, python).and_then(|payload| {
         let entry = payload.symbol(table::ENTRY)?;
         // SAFETY: the symbol is that of the payload just loaded, which is the one for this version.
@@ -186,8 +250,8 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
     match found {
         Ok(table) => Ok((place, table)),
         Err(error) => {
-            // SAFETY: nobody has called a function of libpython's or the payload's, nor has the address of one. What is
-            // not started leaves nothing behind.
+            // SAFETY: nobody has called a function of libpython's or the payload's, nor has the address of one. An interpreter
+            // that has not started leaves nothing behind.
             unsafe { place.close() };
             Err(error)
         }
@@ -196,7 +260,7 @@ fn prepare(name: &str, configuration: &Configuration) -> Result<(Place, table::P
 
 /// Loads libpython and the payload, both global: extension modules name no library for the Python
 /// symbols that they use.
-fn load(place: &Place, python: &Installation) -> Result<Library> {
+fn load(place: &InterpreterDomain, python: &Installation) -> Result<Library> {
     let flags = OpenFlags::NOW | OpenFlags::GLOBAL;
     // SAFETY: an installation names a libpython, whose state is all in its own variables; it may be loaded
     // several times, and the domain interposes what it shares with the process.
@@ -213,6 +277,7 @@ pub(super) fn run(
     name: &str,
     table: &table::PayloadTable,
     configuration: &Configuration,
+    heap: Option<&'static Heap>,
 ) -> Result<()> {
     let python = &configuration.python;
     let executable = python.executable().map_or(OsStr::new(""), |path| path.as_os_str());
@@ -261,6 +326,7 @@ pub(super) fn run(
         command_line: c_int::from(configuration.command_line),
         own_environment: c_int::from(configuration.environment.is_some()),
         memory: configuration.memory.map_or(0, NonZeroUsize::get),
+        limit: heap.map_or(ptr::null(), |heap| ptr::from_ref(heap.limit())),
         signal_handlers: c_int::from(configuration.signal_handlers),
         import_mode: table::Text::new(imports.map_or("", |mode| mode.name)),
         import_profile: table::Text::new(imports.map_or("", |mode| &mode.profile)),
@@ -271,7 +337,29 @@ pub(super) fn run(
     // SAFETY: everything that `start` views outlives the call, the thread runs in the domain and
     // holds no other interpreter's GIL, and the interpreter has not been started before.
     let status = unsafe { (table.start)(&start, sink.pointer()) };
-    sink.check(status)
+    sink.check(status)?;
+    // Python may not have started yet in a command: `python --help` does without.
+    if !configuration.command_line {
+        prepare_stacks(name, table);
+    }
+    Ok(())
+}
+
+/// Makes the interpreter's stacks readable for reports of crashes and of stuck calls.
+fn prepare_stacks(name: &str, table: &table::PayloadTable) {
+    // It has a handler installed, and takes it back at once.
+    let _trial = Trial::begin();
+    let mut sink = Sink::default();
+    // SAFETY: the interpreter has just started on this thread, which is attached in between.
+    let status = unsafe {
+        let token = (table.enter)(stack::room());
+        let status = (table.prepare_stacks)(sink.pointer());
+        (table.leave)(token);
+        status
+    };
+    if let Err(error) = sink.check(status) {
+        tracing::warn!(interpreter = name, %error, "Python stacks cannot be read");
+    }
 }
 
 fn text(word: &OsStr) -> table::Text {

@@ -2,29 +2,29 @@
 
 use super::visit::Visit;
 use crate::thread::Thread;
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::LeafLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, Thread as Parked};
 use std::time::Instant;
 
-/// What an entry is found by: its time, and a number of its own.
+/// The key of an entry: its time, and a number of its own.
 pub(super) type Key = (Instant, u64);
 
-/// What the clock does at an entry's time. It must not wait.
+/// The action at an entry's time. It must not wait.
 pub(super) type Action = fn(&Arc<Visit>);
 
-struct Entry {
+struct TimedCall {
     visit: Arc<Visit>,
     action: Action,
 }
 
-static ENTRIES: Leaf<BTreeMap<Key, Entry>> = Leaf::new(BTreeMap::new());
+static CALLS: LeafLock<BTreeMap<Key, TimedCall>> = LeafLock::new(BTreeMap::new());
 
 /// The process whose clock runs: a forked child has no other thread.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-static RUNNING: Leaf<Option<Parked>> = Leaf::new(None);
+static RUNNING: LeafLock<Option<Parked>> = LeafLock::new(None);
 
 /// Has the clock call `action` with the visit at `time`, unless the entry is removed before.
 pub(super) fn add(time: Instant, visit: &Arc<Visit>, action: Action) -> Key {
@@ -33,12 +33,12 @@ pub(super) fn add(time: Instant, visit: &Arc<Visit>, action: Action) -> Key {
     let before = PROCESS.swap(process, Ordering::AcqRel);
     if before != process && before != 0 {
         // The entries are those of threads that this process does not have.
-        drop(ENTRIES.with(std::mem::take));
+        drop(CALLS.with(std::mem::take));
         drop(RUNNING.with(Option::take));
     }
     let key = (time, NEXT.fetch_add(1, Ordering::Relaxed));
-    let entry = Entry { visit: visit.clone(), action };
-    let is_first = ENTRIES.with(|entries| {
+    let entry = TimedCall { visit: visit.clone(), action };
+    let is_first = CALLS.with(|entries| {
         entries.insert(key, entry);
         entries.first_key_value().is_some_and(|(first, _)| *first == key)
     });
@@ -59,21 +59,21 @@ pub(super) fn add(time: Instant, visit: &Arc<Visit>, action: Action) -> Key {
 /// Removes an entry, if it is still there.
 pub(super) fn remove(key: Key) {
     // Dropped outside of the lock.
-    drop(ENTRIES.with(|entries| entries.remove(&key)));
+    drop(CALLS.with(|entries| entries.remove(&key)));
 }
 
 fn run() {
     RUNNING.with(|clock| *clock = Some(thread::current()));
     loop {
         let now = Instant::now();
-        let due = ENTRIES.with(|entries| {
+        let due = CALLS.with(|entries| {
             let later = entries.split_off(&(now, u64::MAX));
             std::mem::replace(entries, later)
         });
         for entry in due.into_values() {
             (entry.action)(&entry.visit);
         }
-        match ENTRIES.with(|entries| entries.first_key_value().map(|((time, _), _)| *time)) {
+        match CALLS.with(|entries| entries.first_key_value().map(|((time, _), _)| *time)) {
             Some(next) => thread::park_timeout(next.saturating_duration_since(Instant::now())),
             None => thread::park(),
         }

@@ -21,9 +21,8 @@ pub(crate) use stuck::{OnStuck, StuckVisits};
 use crate::interpreter::{Inner, Interpreter};
 use crate::payload::Sink;
 use crate::payload::table::Interrupt;
-use crate::thread::signals::Trial;
 use crate::{Error, Result};
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::LeafLock;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +44,7 @@ pub struct InterruptHandle(Arc<Watch>);
 
 /// The calls of one session that run.
 #[derive(Debug, Default)]
-pub(crate) struct Watch(Leaf<Vec<Arc<Visit>>>);
+pub(crate) struct Watch(LeafLock<Vec<Arc<Visit>>>);
 
 impl InterruptHandle {
     /// Raises `_hydrozoa.interrupts.Interrupted` in the Python code that calls of the session run now, on every thread
@@ -55,13 +54,13 @@ impl InterruptHandle {
     /// instructions of bytecode, typically within 10 ms. The call then returns [`Error::Interrupted`](crate::Error::Interrupted).
     /// Code that catches the exception goes on, and gets another one after a while.
     ///
-    /// Nothing is raised while Python's own code takes or gives back a lock, in `__enter__` and `__exit__`, or in a finalizer,
-    /// which would swallow it: the exception waits. After a second it is raised there too, but never in importlib.
+    /// The exception waits while Python's own code takes or gives back a lock, in `__enter__` and `__exit__`, or in a finalizer,
+    /// which would swallow it. After a second it is raised there too, but never in importlib.
     ///
     /// Native code (a C function that waits or computes) is not interrupted: the exception is raised when it returns. A
-    /// call that goes on for 30 ms counts as [`Stuck`]; what its thread waits for a processor on a busy machine does not
-    /// count, nor what it runs in code in which nothing is raised, up to a second. If the thread has left for another interpreter, the exception is
-    /// raised when it comes back.
+    /// call that goes on for 30 ms counts as [`Stuck`]. This excludes, up to a second, the time that its thread waits for a
+    /// processor on a busy machine or runs code in which nothing is raised. If the thread has left for another interpreter,
+    /// the exception is raised when it comes back.
     ///
     /// This does not wait for the GIL.
     pub fn interrupt(&self) -> bool {
@@ -117,7 +116,7 @@ thread_local! {
     static LIMITS: RefCell<Vec<Limit>> = const { RefCell::new(Vec::new()) };
 }
 
-/// When a deadline passes, and for what.
+/// A deadline, and its interpreter.
 struct Limit {
     /// The address of the interpreter.
     of: usize,
@@ -126,8 +125,8 @@ struct Limit {
     begun: bool,
 }
 
-/// Refuses to begin a call on `inner` on a thread whose deadline has passed before anything has begun under it, as one
-/// finds out that has waited for the GIL.
+/// Refuses to begin a call on `inner` on a thread whose deadline has passed before anything has begun under it, for
+/// example during a wait for the GIL.
 ///
 /// # Errors
 ///
@@ -182,7 +181,7 @@ pub(crate) fn handle(inner: &Arc<Inner>, watch: &Arc<Watch>) -> InterruptHandle 
     InterruptHandle(watch.clone())
 }
 
-/// Calls `action`, and interrupts what it runs on this thread in `inner` when `limit` has passed.
+/// Calls `action`, and interrupts the code that it runs on this thread in `inner` when `limit` has passed.
 pub(crate) fn with_deadline<R>(
     inner: &Arc<Inner>,
     limit: Duration,
@@ -206,11 +205,9 @@ pub(crate) fn with_deadline<R>(
 
 impl Interpreter {
     /// The Python stacks of its threads, as `faulthandler` writes them. It takes no GIL and waits for nothing, so it works
-    /// while a thread keeps the GIL. What runs meanwhile may be shown wrong or not at all.
+    /// while a thread keeps the GIL. Threads that run meanwhile may be shown wrong or not at all.
     ///
-    /// Empty before the first [`Session::with_deadline`](crate::Session::with_deadline) or
-    /// [`Session::interrupt_handle`](crate::Session::interrupt_handle) on the interpreter, and
-    /// where the file descriptor 2 of this process's copy cannot be had.
+    /// Empty where the file descriptor 2 of this process's copy is not available.
     ///
     /// # Errors
     ///
@@ -226,21 +223,19 @@ impl Interpreter {
     }
 }
 
-/// Makes the interpreter's stacks readable, and imports what a report of an interrupt needs.
+/// Imports what a report of an interrupt needs.
 fn prepare(inner: &Arc<Inner>) {
-    if inner.stuck().stacks_are_readable() {
+    if inner.stuck().are_prepared() {
         return;
     }
     let _attached = inner.attach();
     let mut sink = Sink::default();
-    // It has a handler installed, and takes it back at once. Another interpreter or the loader may take the same signal.
-    let _trial = Trial::begin();
     // SAFETY: attached.
-    let status = unsafe { (inner.table().prepare_stacks)(sink.pointer()) };
+    let status = unsafe { (inner.table().prepare_interrupts)(sink.pointer()) };
     match sink.check(status) {
-        Ok(()) => inner.stuck().note_readable(),
+        Ok(()) => inner.stuck().note_prepared(),
         Err(error) => {
-            tracing::warn!(interpreter = inner.name(), %error, "Python stacks cannot be read");
+            tracing::warn!(interpreter = inner.name(), %error, "an interrupt cannot be prepared");
         }
     }
 }

@@ -1,23 +1,23 @@
 //! Exceptions on their way to threads of an interpreter.
 //!
-//! To see where a thread is needs the GIL. Whoever interrupts must not wait for it: code that does not release it is
-//! one of the things that are interrupted. So a thread of its own waits, one for each interpreter at most, while there
+//! To see where a thread is, the sender needs the GIL. The interrupting thread must not wait for it: the code to interrupt may
+//! be the very code that does not release it. So a separate thread waits, at most one for each interpreter, while there
 //! is something to be sent. It looks again and again while a thread runs code in which nothing may be raised.
 
 use super::visit::{MOMENT, Visit};
 use crate::interpreter::Inner;
 use crate::payload::table::{Interrupt, Progress};
 use crate::thread::Thread;
-use crate::thread::chance;
-use hydrozoa_loader::Leaf;
+use crate::thread::reaction_time;
+use hydrozoa_loader::LeafLock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, Thread as Parked};
 use std::time::Duration;
 
-/// What is to be sent to threads of one interpreter.
+/// The exceptions to be sent to threads of one interpreter.
 #[derive(Debug, Default)]
-pub(crate) struct Sender(Leaf<Queue>);
+pub(crate) struct Sender(LeafLock<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -45,11 +45,11 @@ impl Sender {
     /// Whether the thread that empties the queue waits for a processor, or has not begun.
     pub(super) fn is_late(&self) -> bool {
         let (is_emptied, task) = self.0.with(|queue| (queue.emptied_in.is_some(), queue.task));
-        is_emptied && !task.and_then(chance::sleeps).unwrap_or(false)
+        is_emptied && !task.and_then(reaction_time::sleeps).unwrap_or(false)
     }
 }
 
-/// Sends it as soon as the interpreter's GIL can be had. Does not wait.
+/// Sends it as soon as the interpreter's GIL is free. Does not wait.
 pub(super) fn send(visit: &Arc<Visit>, reason: Interrupt) {
     let Some(inner) = visit.interpreter.upgrade() else { return };
     let process = hydrozoa_loader::Process::current().number();

@@ -2,8 +2,8 @@
 
 use super::visit::Visit;
 use super::{GRACE, PAUSE, clock, sender, stacks};
-use crate::contained::contained;
 use crate::interpreter::Interpreter;
+use crate::panics::contained;
 use crate::payload::table::Interrupt;
 use crate::thread::Thread;
 use std::fmt;
@@ -54,10 +54,10 @@ const LAST_PATIENCE: Duration = Duration::from_millis(500);
 /// The shortest time between two looks at a thread that waits for a processor.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// What an application wants to be called with.
+/// The application's function for stuck calls.
 pub(crate) type Listener = Arc<dyn Fn(&Stuck) + Send + Sync>;
 
-/// What is done about a stuck call.
+/// The reaction to a stuck call.
 #[derive(Clone, Default)]
 pub(crate) struct OnStuck {
     pub(crate) listener: Option<Listener>,
@@ -76,7 +76,8 @@ impl fmt::Debug for OnStuck {
 #[derive(Debug, Default)]
 pub(crate) struct StuckVisits {
     count: AtomicUsize,
-    readable: AtomicBool,
+    /// Whether what a report of an interrupt needs is imported.
+    prepared: AtomicBool,
 }
 
 impl StuckVisits {
@@ -94,12 +95,12 @@ impl StuckVisits {
         self.count.load(Ordering::SeqCst) != 0
     }
 
-    pub(super) fn stacks_are_readable(&self) -> bool {
-        self.readable.load(Ordering::Acquire)
+    pub(super) fn are_prepared(&self) -> bool {
+        self.prepared.load(Ordering::Acquire)
     }
 
-    pub(super) fn note_readable(&self) {
-        self.readable.store(true, Ordering::Release);
+    pub(super) fn note_prepared(&self) {
+        self.prepared.store(true, Ordering::Release);
     }
 }
 
@@ -162,7 +163,7 @@ fn starved(visit: &Visit) -> Option<Duration> {
         return Some(SHORTEST);
     }
     let left = GRACE.saturating_sub(used);
-    // What the kernel has counted may be a tick late.
+    // The kernel's count may be a tick late.
     (left > SHORTEST).then_some(left)
 }
 

@@ -4,8 +4,8 @@ use super::{sender, stacks};
 use crate::interpreter::Inner;
 use crate::payload::Sink;
 use crate::payload::table::{Interrupt, Progress};
-use crate::thread::chance::Chance;
-use hydrozoa_loader::Leaf;
+use crate::thread::reaction_time::ReactionTime;
+use hydrozoa_loader::LeafLock;
 use std::cell::RefCell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
@@ -33,9 +33,9 @@ pub(super) struct Visit {
     pub(super) begin: Instant,
     state: AtomicU8,
     /// When it was interrupted first, and from when on its thread can react.
-    chance: Leaf<Option<(Instant, Chance)>>,
-    report: Leaf<Report>,
-    stack: Leaf<Stack>,
+    chance: LeafLock<Option<(Instant, ReactionTime)>>,
+    report: LeafLock<Report>,
+    stack: LeafLock<Stack>,
     /// Whether a handle has interrupted it.
     interrupted: AtomicBool,
     /// Why it was interrupted last.
@@ -80,9 +80,9 @@ impl Visit {
             task,
             begin: Instant::now(),
             state: AtomicU8::new(RUNNING),
-            chance: Leaf::default(),
-            report: Leaf::default(),
-            stack: Leaf::default(),
+            chance: LeafLock::default(),
+            report: LeafLock::default(),
+            stack: LeafLock::default(),
             interrupted: AtomicBool::new(false),
             reason: AtomicI32::new(Interrupt::NONE.0),
             held: AtomicBool::new(false),
@@ -160,7 +160,7 @@ impl Visit {
 
     /// The thread can react from now on.
     pub(super) fn note_chance(&self) {
-        let chance = Chance::begin(self.task);
+        let chance = ReactionTime::begin(self.task);
         self.chance.with(|place| {
             let first = place.map_or_else(Instant::now, |(first, _)| first);
             *place = Some((first, chance));

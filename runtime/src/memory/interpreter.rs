@@ -2,8 +2,9 @@
 
 use super::Usage;
 use super::pages::{self, Mapping, Pagemap, Pages};
+use crate::heap::Heap;
 use crate::interpreter::{Inner, Interpreter};
-use crate::payload::table::{PackageSize, Purpose, Region};
+use crate::payload::table::PackageSize;
 use crate::{Error, Result};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -15,28 +16,28 @@ use std::sync::Arc;
 
 /// The memory of one interpreter by owners, in bytes, at one moment.
 ///
-/// Private memory is counted in whole pages, at addresses that belong to the interpreter. What native code takes from
-/// malloc is not among them, nor are C++ objects of more than 128 KiB. All interpreters and the program have one malloc, and its pages hold blocks of all of them.
-/// That memory is in [`Memory::unattributed`], for the whole process. What an interpreter takes of it is the difference of
-/// two readings, if nothing else allocates meanwhile.
+/// Private memory is counted in whole pages, at addresses that belong to the interpreter. The memory that its native code takes from
+/// malloc and by `operator new` is included. The data of torch's tensors on the CPU is not, nor is what libraries take that exist once for
+/// all interpreters: all interpreters and the program share that malloc, and its pages hold blocks of all of them.
+/// [`InterpreterMemory::unattributed`] counts that memory, for the whole process.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Memory {
+pub struct InterpreterMemory {
     /// Its replicas, those with the most private memory first.
     pub libraries: Vec<Library>,
-    /// Private memory of the heap behind Python's raw allocator. Python's larger objects and the tables of dictionaries and
+    /// Private memory behind Python's raw allocator. Python's larger objects and the tables of dictionaries and
     /// lists are there, too.
     pub raw_heap: u64,
     /// Private memory of the arenas of Python's objects.
     pub arenas: u64,
-    /// Private memory of its heap of C++ objects: what its libraries take by `operator new`.
-    pub cxx_objects: u64,
-    /// Private memory of other mappings that its code has made: what libraries map.
+    /// Private memory that its libraries take from malloc and by `operator new`, and that of all blocks of 32 MiB or more.
+    pub native_heap: u64,
+    /// Private memory of other mappings that its code, such as its libraries, has made.
     pub mapped: u64,
     /// Private memory of the stacks of its own threads: its main thread, and those that its code has created. It includes
     /// their static TLS. Threads of the application that call it are the application's.
     pub stacks: u64,
-    /// Bytes of thread-local data that threads have allocated for its libraries. They come from malloc.
+    /// Bytes of thread-local data that threads have allocated for its libraries. They come from the program's malloc.
     pub thread_local: u64,
     /// Page tables for its pages, an estimate: 4 KiB for each 2 MiB of addresses in which it has a page in memory. The kernel
     /// counts those of the process (`VmPTE`). Neighbours in the same 2 MiB count the same table.
@@ -59,16 +60,16 @@ pub struct Memory {
 pub struct Library {
     /// Its file, symbolic links resolved.
     pub path: PathBuf,
-    /// Bytes of its pages that are private: its variables, and what relocation has written.
+    /// Bytes of its pages that are private: its variables, and the pages that relocation has written.
     pub private: u64,
     /// Bytes of its pages in memory that are the file's.
     pub of_files: u64,
 }
 
-/// What the Python objects of one package take.
+/// The memory that the Python objects of one package take.
 ///
-/// It is an estimate: the sum of `sys.getsizeof`. It does not see what native code takes from malloc without telling Python,
-/// for example the data of tensors, nor what the allocators lose between blocks. An object to which several packages lead belongs
+/// It is an estimate: the sum of `sys.getsizeof`. It omits memory that native code takes from malloc without telling Python,
+/// for example the data of tensors, and the allocators' losses between blocks. An object to which several packages lead belongs
 /// to one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -81,10 +82,10 @@ pub struct Package {
     pub objects: u64,
 }
 
-impl Memory {
+impl InterpreterMemory {
     /// Bytes that are private to the interpreter: the sum of libraries, heaps, arenas, mappings and stacks.
     pub fn private(&self) -> u64 {
-        self.replicas() + self.raw_heap + self.arenas + self.cxx_objects + self.mapped + self.stacks
+        self.replicas() + self.raw_heap + self.arenas + self.native_heap + self.mapped + self.stacks
     }
 
     /// Private bytes of all its replicas.
@@ -105,7 +106,7 @@ impl Interpreter {
     /// # Errors
     ///
     /// [`Error::Io`] where `/proc` is not mounted.
-    pub fn memory(&self) -> Result<Memory> {
+    pub fn memory(&self) -> Result<InterpreterMemory> {
         let all = Interpreter::all();
         let mut claims = Claims::default();
         let mut memory = claims.of_interpreter(&self.0);
@@ -145,7 +146,7 @@ impl Interpreter {
         Ok(memory)
     }
 
-    /// What the Python objects of each package take, the largest first. It visits all objects of the interpreter, 0.3 s with
+    /// The memory of each package's Python objects, the largest first. It visits all objects of the interpreter, 0.3 s with
     /// torch, and needs 40 bytes for each of them meanwhile. Other threads get the GIL now and then.
     ///
     /// # Errors
@@ -158,7 +159,7 @@ impl Interpreter {
         self.session().perform(|inner, sink| unsafe {
             (inner.table().packages)(add_package, context.cast(), sink)
         })?;
-        super::give_back();
+        super::give_back(self);
         packages.sort_by_key(|package| Reverse(package.bytes));
         Ok(packages)
     }
@@ -180,14 +181,14 @@ unsafe extern "C" fn add_package(packages: *mut c_void, package: *const PackageS
     }
 }
 
-/// Who has a range of addresses.
+/// The owner of a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     /// The interpreter's library with this place in the list.
     Library(usize),
     RawHeap,
     Arenas,
-    CxxObjects,
+    NativeHeap,
     Mapped,
     Stack,
     /// Another interpreter.
@@ -200,7 +201,7 @@ impl Owner {
     }
 }
 
-impl Memory {
+impl InterpreterMemory {
     fn add(&mut self, owner: Owner, pages: Pages, mapping: &Mapping<'_>) {
         match owner {
             Owner::Library(place) => {
@@ -209,7 +210,7 @@ impl Memory {
             }
             Owner::RawHeap => self.raw_heap += pages.private,
             Owner::Arenas => self.arenas += pages.private,
-            Owner::CxxObjects => self.cxx_objects += pages.private,
+            Owner::NativeHeap => self.native_heap += pages.private,
             Owner::Mapped => self.mapped += pages.private,
             Owner::Stack => self.stacks += pages.private,
             Owner::Other => {}
@@ -221,32 +222,28 @@ impl Memory {
     }
 }
 
-/// Ranges that do not overlap, and who has them: by their starts, with their ends.
+/// Ranges that do not overlap, and their owners: by their starts, with their ends.
 #[derive(Debug, Default)]
 struct Claims(BTreeMap<usize, (usize, Owner)>);
 
 impl Claims {
-    /// Claims what an interpreter has, and lists its libraries.
-    fn of_interpreter(&mut self, inner: &Inner) -> Memory {
-        let mut memory = Memory::default();
+    /// Claims an interpreter's ranges, and lists its libraries.
+    fn of_interpreter(&mut self, inner: &Inner) -> InterpreterMemory {
+        let mut memory = InterpreterMemory::default();
         let replicas = inner.domain().replicas();
         for (place, replica) in replicas.into_iter().enumerate() {
             self.claim(replica.base..replica.base + replica.size, Owner::Library(place));
             memory.libraries.push(Library { path: replica.path, ..Library::default() });
         }
-        for region in regions(inner) {
-            let owner = match region.purpose {
-                Purpose::RAW => Owner::RawHeap,
-                Purpose::ARENAS => Owner::Arenas,
-                _ => Owner::Mapped,
-            };
-            self.claim(region.start..region.start + region.length, owner);
+        for arena in inner.arenas() {
+            self.claim(arena, Owner::Arenas);
         }
         for stack in inner.domain().stacks().into_iter().chain(inner.main_stack()) {
             self.claim(stack, Owner::Stack);
         }
-        if let Some(range) = inner.cxx_heap() {
-            self.claim(range, Owner::CxxObjects);
+        if let Some([of_python, of_libraries]) = inner.heap().map(Heap::parts) {
+            self.claim(of_python, Owner::RawHeap);
+            self.claim(of_libraries, Owner::NativeHeap);
         }
         for range in inner.domain().mappings() {
             self.claim(range, Owner::Mapped);
@@ -260,12 +257,13 @@ impl Claims {
         let replicas = domain.replicas().into_iter();
         let ranges = replicas.map(|replica| replica.base..replica.base + replica.size);
         let stacks = domain.stacks().into_iter().chain(inner.main_stack());
-        for range in ranges.chain(stacks).chain(inner.cxx_heap()).chain(domain.mappings()) {
+        let heap = inner.heap().into_iter().flat_map(Heap::parts);
+        for range in ranges.chain(stacks).chain(heap).chain(domain.mappings()) {
             self.claim(range, Owner::Other);
         }
     }
 
-    /// Gives `owner` what of a range nobody has.
+    /// Gives `owner` the unclaimed parts of a range.
     fn claim(&mut self, range: Range<usize>, owner: Owner) {
         let free: Vec<_> =
             self.parts(range).into_iter().filter(|(_, other)| other.is_none()).collect();
@@ -295,23 +293,6 @@ impl Claims {
         }
         parts
     }
-}
-
-/// The ranges that the interpreter's allocators have.
-fn regions(inner: &Inner) -> Vec<Region> {
-    let mut regions: Vec<Region> = Vec::new();
-    let context: *mut Vec<Region> = &mut regions;
-    // SAFETY: `add_region` gets the vector that it expects, which outlives the call.
-    unsafe { (inner.table().regions)(add_region, context.cast()) };
-    regions
-}
-
-/// # Safety
-///
-/// `regions` is a `Vec<Region>` that nobody else uses.
-unsafe extern "C" fn add_region(regions: *mut c_void, region: Region) {
-    // SAFETY: by contract.
-    unsafe { (*regions.cast::<Vec<Region>>()).push(region) };
 }
 
 #[cfg(test)]

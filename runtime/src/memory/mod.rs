@@ -1,11 +1,11 @@
 //! The memory that interpreters and processes take.
 //!
-//! There is one definition of private memory, for interpreters and for everything that they are compared with:
+//! Private memory means the same for interpreters and for everything that they are compared with:
 //! *anonymous* pages that no other process maps. An anonymous page belongs to no file. It is part of a heap or a stack,
 //! or a page of a mapped file that was written and so became a copy. A page that a forked child still shares with its
 //! parent is not private.
 //!
-//! [`Usage`] is the memory of a process. [`Memory`] divides the private memory of one interpreter by owners.
+//! [`Usage`] is the memory of a process. [`InterpreterMemory`] divides the private memory of one interpreter by owners.
 //!
 //! `Private_Dirty` of proc(5) is another quantity. It counts a page of a file that was written shortly before, and
 //! does not count an anonymous page that the kernel holds clean.
@@ -14,8 +14,9 @@ mod interpreter;
 mod pages;
 mod table;
 
-pub use interpreter::{Library, Memory, Package};
+pub use interpreter::{InterpreterMemory, Library, Package};
 
+use crate::interpreter::Interpreter;
 use crate::{Error, Result};
 use pages::Pagemap;
 use std::fs;
@@ -82,20 +83,23 @@ impl Usage {
     }
 }
 
-/// Returns free heap pages to the kernel, in all of malloc's arenas.
+/// Returns free heap pages to the kernel: of the interpreter, and in all of malloc's arenas.
 ///
-/// A load makes and frees tens of thousands of objects, and the first call has the largest
-/// intermediate results. glibc returns of that only what lies at the end of an arena
+/// A load makes and frees tens of thousands of objects, and the first call makes the largest
+/// intermediate results. glibc by itself returns only free memory at the end of an arena
 /// (malloc_trim(3)), and an object of the model that lies behind it keeps everything. So this is done
-/// once for each load, when the session ends in which it happened. It is not done for each call: who
-/// needs the pages would fault them in again.
+/// once for each load, when the session ends in which it happened. It is not done for each call: the
+/// next call would fault the pages in again.
 ///
 /// Each arena is locked while it is looked at (`mtrim` in glibc's malloc/malloc.c). With four
 /// interpreters that have torch and a resnet18 each, 1.6 GB, the whole of it takes 1 ms of processor
 /// time after a load, 3 ms after a load with a large call, and 0.02 to 0.5 ms with nothing to return.
 /// A load takes hundreds of times as long.
-pub(crate) fn give_back() {
+pub(crate) fn give_back(interpreter: &Interpreter) {
     let start = std::time::Instant::now();
+    if let Some(heap) = interpreter.0.heap() {
+        heap.trim();
+    }
     // SAFETY: the function takes any padding, and locks each arena while it looks at it.
     let released = unsafe { libc::malloc_trim(0) };
     tracing::debug!(released = released != 0, elapsed = ?start.elapsed(), "malloc gave back");

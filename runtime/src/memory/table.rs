@@ -1,20 +1,20 @@
 //! The memory of an interpreter in words.
 
-use super::{Library, Memory};
+use super::{InterpreterMemory, Library};
 use std::fmt;
 
 /// So many libraries are listed.
 const LISTED: usize = 10;
 
 /// A table: private memory by owners, what is beside it, and the libraries with the most private memory.
-impl fmt::Display for Memory {
+impl fmt::Display for InterpreterMemory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = [
             ("private memory (anonymous pages that no other process maps)", self.private()),
             ("  libraries: variables and relocated words", self.replicas()),
             ("  heap of Python's raw allocator", self.raw_heap),
+            ("  heap of its libraries (malloc, C++)", self.native_heap),
             ("  arenas of Python's objects", self.arenas),
-            ("  C++ objects of its libraries", self.cxx_objects),
             ("  what libraries map", self.mapped),
             ("  stacks of its threads", self.stacks),
             ("page tables (4 KiB for each 2 MiB in use)", self.page_tables),
@@ -23,7 +23,7 @@ impl fmt::Display for Memory {
             ("thread-local data, from malloc", self.thread_local),
             ("private memory of the process", self.process.private.max(0) as u64),
             ("  at other interpreters' addresses", self.others),
-            ("  malloc of all libraries, and the program", self.unattributed()),
+            ("  tensors, shared libraries, and the program", self.unattributed()),
         ];
         for (words, bytes) in rows {
             writeln!(formatter, "{:>9.2} MiB  {words}", mib(bytes))?;

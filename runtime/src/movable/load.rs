@@ -1,10 +1,10 @@
 //! The source from which an interpreter loads its copy of a movable.
 
-use super::kept::Kept;
-use super::memory::Memory;
+use super::memory::SharedRange;
+use super::owned_object::OwnedObject;
 use crate::Result;
 use crate::convert::buffer::Buffer;
-use crate::device::{self, Device, Resident};
+use crate::device::{self, Device, DeviceStorage};
 use crate::object::Object;
 use crate::package::{MapLocation, Package};
 use crate::session::Session;
@@ -18,8 +18,8 @@ pub(super) enum Source {
     /// A pickle of our own, made by `_hydrozoa.movable.dump`.
     Pickle {
         data: Arc<[u8]>,
-        storages: Vec<Arc<Memory>>,
-        buffers: Vec<Arc<Memory>>,
+        storages: Vec<Arc<SharedRange>>,
+        buffers: Vec<Arc<SharedRange>>,
         /// Packages whose modules the pickle names.
         packages: Vec<Package>,
         copied: Vec<String>,
@@ -57,10 +57,17 @@ impl Source {
                     // not move while it is referred to; `dump` has waited for its device.
                     unsafe {
                         if location.is_empty() {
-                            Memory::of_python(address, len, device, false, Kept::new(owner))
+                            SharedRange::of_python(
+                                address,
+                                len,
+                                device,
+                                false,
+                                OwnedObject::new(owner),
+                            )
                         } else {
-                            let resident = Resident::new(owner, address, len, device, location);
-                            Memory::of_device(resident, session.interpreter().clone())
+                            let resident =
+                                DeviceStorage::new(owner, address, len, device, location);
+                            SharedRange::of_device(resident, session.interpreter().clone())
                         }
                     }
                 })
@@ -130,11 +137,13 @@ impl Source {
 }
 
 /// The memory behind a contiguous memoryview.
-fn of_view(view: Object<'_>) -> Result<Arc<Memory>> {
+fn of_view(view: Object<'_>) -> Result<Arc<SharedRange>> {
     let buffer: Buffer = view.extract()?;
     let (address, len) = (buffer.data_ptr().expose_provenance(), buffer.len());
     let read_only = buffer.is_read_only();
     // SAFETY: a memoryview holds its exporter's memory in place as long as it is referred to, as
     // the buffer protocol demands of exporters.
-    Ok(unsafe { Memory::of_python(address, len, Device::CPU, read_only, Kept::new(view)) })
+    Ok(unsafe {
+        SharedRange::of_python(address, len, Device::CPU, read_only, OwnedObject::new(view))
+    })
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const PLACES: usize = 32;
 const SEGMENTS: usize = 32;
 
-/// For each place of a pool the domain of the interpreter that has a copy, or 0, which is no interpreter's: a place
+/// For each place of a pool the domain of the interpreter that has a copy, or 0 for none. It holds domains because a place
 /// may get another interpreter.
 #[derive(Debug, Default)]
 pub(super) struct Loaded([OnceLock<Box<[AtomicU32; PLACES]>>; SEGMENTS]);

@@ -1,27 +1,28 @@
 //! Memory that interpreters share: the storages of tensors.
 //!
-//! A [`Memory`] is one range with an owner that keeps it alive: an archive's mapping, a buffer of our
+//! A [`SharedRange`] is one range with an owner that keeps it alive: an archive's mapping, a buffer of our
 //! own, or an object of the interpreter that allocated it. Every storage that an interpreter builds over
 //! the range holds one reference, through DLPack's deleter. The last reference frees the range, in
 //! whatever interpreter and on whatever thread. No GIL is needed: an interpreter's object is released
 //! through that interpreter's queue.
 
-use super::kept::Kept;
+use super::owned_object::OwnedObject;
 use crate::Result;
 use crate::convert::tensor::{DataType, Tensor};
-use crate::device::{Device, Resident};
+use crate::device::{Device, DeviceStorage};
 use crate::interpreter::Interpreter;
 use crate::object::Object;
 use crate::package::mapping::Mapping;
 use crate::session::Session;
-use hydrozoa_loader::Leaf;
+use crate::settled_pages::Shared;
+use hydrozoa_loader::LeafLock;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
 /// A range of memory, kept alive until the last reference is dropped.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct SharedRange {
     data: NonNull<u8>,
     len: usize,
     device: Device,
@@ -31,20 +32,23 @@ pub(crate) struct Memory {
 
 // SAFETY: the range is plain memory that is only handed to Python, whose programs treat it as
 // memory shared between threads; the owners are `Send` and `Sync`, or memory of this type's own.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedRange {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for SharedRange {}
 
 #[derive(Debug)]
 enum Owner {
     Mapping(#[expect(dead_code, reason = "held for its drop")] Arc<Mapping>),
     /// Memory of our own: `Memory::data` is the first block.
     Blocks(usize),
-    /// An object of an interpreter: a torch storage, or a memoryview.
-    Python(Kept),
+    /// An object of an interpreter: a torch storage, or a memoryview. The memory stays where it is when the interpreter is settled.
+    Python(OwnedObject, #[expect(dead_code, reason = "held for its drop")] Option<Shared>),
     /// A storage on a device, and the interpreter that allocated it, which this keeps alive; no
     /// interpreter for that interpreter's own tensors.
-    Device(Arc<Resident>, #[expect(dead_code, reason = "held for its drop")] Option<Interpreter>),
+    Device(
+        Arc<DeviceStorage>,
+        #[expect(dead_code, reason = "held for its drop")] Option<Interpreter>,
+    ),
 }
 
 /// torch's alignment of storages (`gAlignment` in c10/core/alignment.h).
@@ -52,12 +56,12 @@ enum Owner {
 #[derive(Clone, Copy)]
 struct Block([u8; 64]);
 
-/// What makes two ranges one: address and length in bytes, device, and whether it is read-only.
+/// The identity of a range: address and length in bytes, device, and whether it is read-only.
 type Range = (usize, usize, [i32; 2], bool);
 
 /// All live ranges. An interpreter that has only borrowed a storage may move it on; the table then finds
 /// the true owner.
-static LIVE: Leaf<BTreeMap<Range, Weak<Memory>>> = Leaf::new(BTreeMap::new());
+static LIVE: LeafLock<BTreeMap<Range, Weak<SharedRange>>> = LeafLock::new(BTreeMap::new());
 
 /// The memory that interpreters share at this moment and that this crate keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +80,7 @@ pub fn shared_memory() -> SharedMemory {
     SharedMemory { ranges: ranges.len(), bytes: ranges.iter().map(|memory| memory.len).sum() }
 }
 
-impl Memory {
+impl SharedRange {
     /// A part of a mapping.
     ///
     /// # Safety
@@ -112,15 +116,20 @@ impl Memory {
         len: usize,
         device: Device,
         read_only: bool,
-        keeper: Kept,
+        keeper: OwnedObject,
     ) -> Arc<Self> {
-        let (data, owner) = (Self::pointer(address), Owner::Python(keeper));
+        let is_ours = device == Device::CPU && !read_only;
+        let shared = if is_ours { keeper.shares(address..address + len) } else { None };
+        let (data, owner) = (Self::pointer(address), Owner::Python(keeper, shared));
         Self { data, len, device, read_only, owner }.registered()
     }
 
     /// A storage on a device, for the session's interpreter. `None` if it belongs to another interpreter
     /// that is ending.
-    pub(crate) fn of_resident(resident: Arc<Resident>, session: &Session) -> Option<Arc<Self>> {
+    pub(crate) fn of_resident(
+        resident: Arc<DeviceStorage>,
+        session: &Session,
+    ) -> Option<Arc<Self>> {
         let (address, len, device) = (resident.address, resident.len, resident.device);
         if resident.belongs_to(session) {
             // Not in the table, where others would find it and not keep the interpreter alive.
@@ -133,7 +142,7 @@ impl Memory {
     }
 
     /// A storage on a device that any holder of the range may use, in any interpreter.
-    pub(crate) fn of_device(resident: Arc<Resident>, interpreter: Interpreter) -> Arc<Self> {
+    pub(crate) fn of_device(resident: Arc<DeviceStorage>, interpreter: Interpreter) -> Arc<Self> {
         let (address, len, device) = (resident.address, resident.len, resident.device);
         let (data, owner) = (Self::pointer(address), Owner::Device(resident, Some(interpreter)));
         Self { data, len, device, read_only: false, owner }.registered()
@@ -147,7 +156,7 @@ impl Memory {
     /// uses the object instead of a loan: by a loan, its own objects would keep it alive.
     pub(crate) fn local_owner<'s>(&self, session: &'s Session) -> Option<Object<'s>> {
         match &self.owner {
-            Owner::Python(keeper) if keeper.belongs_to(session) => Some(keeper.object(session)),
+            Owner::Python(keeper, _) if keeper.belongs_to(session) => Some(keeper.object(session)),
             Owner::Device(resident, _) => resident.object(session),
             _ => None,
         }
@@ -213,7 +222,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for SharedRange {
     fn drop(&mut self) {
         let range = self.range();
         LIVE.with(|live| {
@@ -233,11 +242,11 @@ impl Drop for Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::{LIVE, Memory};
+    use super::{LIVE, SharedRange};
 
     #[test]
     fn copies_are_aligned_and_forgotten_when_dropped() {
-        let memory = Memory::of_bytes(&[7; 100]);
+        let memory = SharedRange::of_bytes(&[7; 100]);
         let address = memory.data.addr().get();
         assert_eq!(address % 64, 0);
         assert_eq!(memory.len(), 100);
@@ -249,7 +258,7 @@ mod tests {
 
     #[test]
     fn an_empty_copy_is_no_range() {
-        let memory = Memory::of_bytes(&[]);
+        let memory = SharedRange::of_bytes(&[]);
         assert!(!LIVE.with(|live| live.contains_key(&memory.range())));
     }
 }

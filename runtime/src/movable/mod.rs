@@ -1,9 +1,9 @@
 //! Objects that move to the interpreter that runs them.
 
-mod kept;
 mod load;
 mod loaded;
 pub(crate) mod memory;
+mod owned_object;
 mod reply;
 
 pub use memory::{SharedMemory, shared_memory};
@@ -17,11 +17,11 @@ use crate::object::Object;
 use crate::package::{MapLocation, Package};
 use crate::pool::Pool;
 use crate::session::Session;
-use crate::waiting;
+use crate::wait_circles;
 use hydrozoa_loader::DomainId;
-use kept::Kept;
 use load::Source;
 use loaded::Loaded;
+use owned_object::OwnedObject;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// The memory of a shared torch storage must stay in place. torch refuses to resize a storage that a
 /// movable shares, as it refuses for a storage with a numpy view. Do not call other functions that move
 /// the memory on the object that the movable was made of, because torch then frees memory that other
-/// interpreters use: `share_memory_()` (call it before), and `resize_` on a GPU or without numpy. Stock
+/// interpreters use: `share_memory_()` (call it first), and `resize_` on a GPU or without numpy. Stock
 /// torch does the same to a numpy view of a tensor.
 ///
 /// A handle: clones refer to the same movable, from any thread. After the last clone is dropped, each
@@ -48,7 +48,7 @@ struct Shared {
     source: Source,
     /// Copies by the domain of their interpreter. Never locked while Python runs or this thread waits for a GIL.
     copies: Mutex<HashMap<DomainId, Copy>>,
-    /// What the choice of an interpreter asks of each. Written with `copies` locked.
+    /// Says for each interpreter whether it has a copy, to choose between them. Written with `copies` locked.
     loaded: Loaded,
     /// Some copy has been loaded, or has failed to.
     settled: Condvar,
@@ -125,8 +125,8 @@ impl Movable {
         Self::new(pool, Source::of_package(package, name, resource, map))
     }
 
-    /// What could not be shared and is copied into every interpreter: one line for each item, with the
-    /// reason.
+    /// The items that could not be shared and are copied into every interpreter: one line for each, with
+    /// the reason.
     pub fn copied(&self) -> &[String] {
         self.0.source.copied()
     }
@@ -141,7 +141,7 @@ impl Movable {
         self.0.pool.acquire_preferring(|interpreter| self.is_loaded(interpreter))
     }
 
-    /// How often an interpreter without a copy was to use it, and how long loading took.
+    /// How often an interpreter had to load a copy, and how long loading took.
     pub fn misses(&self) -> Misses {
         *self.0.misses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,12 +158,12 @@ impl Movable {
     }
 
     /// Runs `action` with the interpreter's copy, on the interpreter of
-    /// [`Movable::acquire_session`], in one turn of its GIL: several calls, and taking out what they
-    /// return.
+    /// [`Movable::acquire_session`], in one turn of its GIL: several calls, and the extraction of their
+    /// results.
     ///
     /// # Errors
     ///
-    /// What loading it raises, and what `action` returns.
+    /// The errors of loading it, and those of `action`.
     pub fn with_object<R>(
         &self,
         action: impl for<'s> FnOnce(Object<'s>) -> Result<R>,
@@ -177,7 +177,7 @@ impl Movable {
     ///
     /// # Errors
     ///
-    /// As [`Movable::call`], and [`Error::Convert`](crate::Error::Convert) if the result is no such
+    /// As [`Movable::call`], and [`Error::Convert`](crate::Error::Convert) if the result is not such a
     /// value.
     pub fn call_extract<T>(&self, arguments: impl ToArguments) -> Result<T>
     where
@@ -238,7 +238,7 @@ impl Movable {
     ) -> Result<Reply> {
         let session = self.acquire_session()?;
         let value =
-            session.with_gil(|| self.to_object(&session).and_then(action)).map(Kept::new)?;
+            session.with_gil(|| self.to_object(&session).and_then(action)).map(OwnedObject::new)?;
         Ok(Reply::new(session, value))
     }
 
@@ -259,8 +259,8 @@ impl Movable {
                 Some(Copy::Loading(thread)) => {
                     let thread = *thread;
                     // Under the lock: the thread is loading it still.
-                    let _waiting =
-                        waiting::wait_for(thread, self.0.thing(key)).ok_or_else(needs_itself)?;
+                    let _waiting = wait_circles::wait_for(thread, self.0.thing(key))
+                        .ok_or_else(needs_itself)?;
                     drop(copies);
                     self.0.wait(key, thread);
                     copies = self.0.copies();
@@ -328,7 +328,7 @@ impl Shared {
     }
 
     /// A copy that is loaded.
-    fn thing(&self, key: DomainId) -> waiting::Thing {
+    fn thing(&self, key: DomainId) -> wait_circles::Thing {
         (std::ptr::from_ref(self).addr(), key.index() as usize)
     }
 
@@ -360,7 +360,7 @@ impl Drop for Loading<'_> {
             copies.remove(&self.key);
         }
         drop(copies);
-        waiting::made(self.shared.thing(self.key));
+        wait_circles::made(self.shared.thing(self.key));
         self.shared.settled.notify_all();
     }
 }

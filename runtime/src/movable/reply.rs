@@ -1,6 +1,6 @@
 //! The result of a movable's call.
 
-use super::kept::Kept;
+use super::owned_object::OwnedObject;
 use crate::Result;
 use crate::convert::FromPython;
 use crate::object::Object;
@@ -12,12 +12,12 @@ use std::fmt;
 /// The session's lease ends when this is dropped. Extract what you need, and do not keep it.
 pub struct Reply {
     /// Before the session, so that it is dropped first.
-    value: Kept,
+    value: OwnedObject,
     session: Session,
 }
 
 impl Reply {
-    pub(super) fn new(session: Session, value: Kept) -> Self {
+    pub(super) fn new(session: Session, value: OwnedObject) -> Self {
         Self { value, session }
     }
 
@@ -26,12 +26,12 @@ impl Reply {
         self.value.object(&self.session)
     }
 
-    /// The result in Rust's terms: `model.call((x,))?.extract::<Vec<f32>>()?`. Where nothing else is
-    /// done with the result, [`Movable::call_extract`](crate::Movable::call_extract) is faster.
+    /// The result in Rust's terms: `model.call((x,))?.extract::<Vec<f32>>()?`. If you need nothing else
+    /// of the result, [`Movable::call_extract`](crate::Movable::call_extract) is faster.
     ///
     /// # Errors
     ///
-    /// [`Error::Convert`](crate::Error::Convert) if the object is no such value.
+    /// [`Error::Convert`](crate::Error::Convert) if the object is not such a value.
     pub fn extract<T: for<'s> FromPython<'s>>(&self) -> Result<T> {
         // The reference that is taken is given back in the same turn, and not by the queue.
         self.session.with_gil(|| self.object().extract())

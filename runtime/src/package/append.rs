@@ -21,7 +21,7 @@ const UTF8: u16 = 1 << 11;
 /// The version of readers that is needed for archives beyond 4 GiB (4.4.3).
 const ZIP64: u16 = 45;
 
-/// Puts records into an archive that has none of them. The file is replaced at once: who has it open keeps the old one.
+/// Puts records into an archive that has none of them. The file is replaced atomically: open handles keep the old one.
 pub(super) fn add(file: &Path, records: &[(&str, &[u8])]) -> crate::Result<()> {
     let partial = file.with_extension("partial");
     let added = append(file, &partial, records).and_then(|()| fs::rename(&partial, file));
@@ -95,7 +95,7 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// What its header and its entry have in common, from the flags to the length of the name.
+    /// The bytes that its header and its entry have in common, from the flags to the length of the name.
     fn common(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out, &[&UTF8.to_le_bytes(), &[0; 2], &[0; 4]]);

@@ -1,12 +1,12 @@
 //! A torch.package archive, checked when it is opened.
 
 use super::PackageError;
-use super::directory::{Entry, directory, reason};
+use super::device_storages::Residents;
+use super::directory::{StoredRecord, directory, reason};
 use super::libraries::Libraries;
 use super::limits::Limits;
 use super::mapping::{Mapping, Reader};
-use super::resident::Residents;
-use crate::movable::memory::Memory;
+use crate::movable::memory::SharedRange;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
@@ -35,7 +35,7 @@ struct Inner {
     label: String,
     mapping: Arc<Mapping>,
     zip: ZipArchive<Reader>,
-    records: BTreeMap<String, Entry>,
+    records: BTreeMap<String, StoredRecord>,
     extern_modules: Vec<String>,
     python_version: Option<String>,
     libraries: Libraries,
@@ -48,7 +48,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// A [`PackageError`] that says what is wrong with it.
+    /// A [`PackageError`] that names the fault.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, PackageError> {
         Self::open_with(path, Limits::default())
     }
@@ -214,7 +214,7 @@ impl Archive {
 
     /// A record as memory that all interpreters share: its pages in the mapping. A compressed or
     /// unaligned record is copied once.
-    pub(crate) fn memory(&self, record: &str) -> Result<Arc<Memory>, PackageError> {
+    pub(crate) fn memory(&self, record: &str) -> Result<Arc<SharedRange>, PackageError> {
         let inner = &self.0;
         let entry = inner.entry(record)?;
         if let Some(memory) = entry.shared.get() {
@@ -222,13 +222,13 @@ impl Archive {
         }
         if entry.compressed || entry.start % ALIGNMENT != 0 {
             let bytes = inner.read(record)?;
-            return Ok(Arc::clone(entry.shared.get_or_init(|| Memory::of_bytes(&bytes))));
+            return Ok(Arc::clone(entry.shared.get_or_init(|| SharedRange::of_bytes(&bytes))));
         }
         Ok(Arc::clone(entry.shared.get_or_init(|| {
             let start = inner.mapping.at(entry.start);
             // SAFETY: the range lies in the mapping (checked by `directory`), which the memory
             // keeps mapped.
-            unsafe { Memory::of_mapping(start, entry.size, Arc::clone(&inner.mapping)) }
+            unsafe { SharedRange::of_mapping(start, entry.size, Arc::clone(&inner.mapping)) }
         })))
     }
 
@@ -297,7 +297,7 @@ impl Inner {
         Ok(())
     }
 
-    fn entry(&self, record: &str) -> Result<&Entry, PackageError> {
+    fn entry(&self, record: &str) -> Result<&StoredRecord, PackageError> {
         self.records.get(record).ok_or_else(|| {
             let last = record.rsplit('/').next().unwrap_or(record);
             let nearest = self.records.keys().find(|name| name.rsplit('/').next() == Some(last));
@@ -340,13 +340,13 @@ impl Inner {
     }
 
     /// Checks a stored record in place.
-    fn check_sum(&self, record: &str, entry: &Entry) -> Result<(), PackageError> {
+    fn check_sum(&self, record: &str, entry: &StoredRecord) -> Result<(), PackageError> {
         self.compare(record, entry, self.mapping.crc32(entry.start, entry.stored))?;
         entry.checked.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    fn compare(&self, record: &str, entry: &Entry, found: u32) -> Result<(), PackageError> {
+    fn compare(&self, record: &str, entry: &StoredRecord, found: u32) -> Result<(), PackageError> {
         if found == entry.crc32 {
             return Ok(());
         }
@@ -360,7 +360,7 @@ impl Inner {
 
     fn text(&self, record: &str) -> Result<String, PackageError> {
         String::from_utf8(self.read(record)?)
-            .map_err(|error| self.unusable(record, format!("is no UTF-8 text: {error}")))
+            .map_err(|error| self.unusable(record, format!("is not UTF-8 text: {error}")))
     }
 
     fn unusable(&self, record: &str, reason: String) -> PackageError {

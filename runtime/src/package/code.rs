@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::LeafLock;
 
 /// By a key of the importer's, which names the record and the Python that compiled it.
 #[derive(Debug, Default)]
-pub(super) struct Code(Leaf<HashMap<String, Arc<[u8]>>>);
+pub(super) struct Code(LeafLock<HashMap<String, Arc<[u8]>>>);
 
 impl Code {
     /// The code that is kept under that key.

@@ -3,7 +3,7 @@
 use super::PackageError;
 use super::limits::Limits;
 use super::mapping::{Mapping, Reader};
-use crate::movable::memory::Memory;
+use crate::movable::memory::SharedRange;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
 /// One record.
-pub(super) struct Entry {
+pub(super) struct StoredRecord {
     /// Position in the zip archive's directory.
     pub(super) index: usize,
     /// Where its bytes begin in the file.
@@ -25,7 +25,7 @@ pub(super) struct Entry {
     pub(super) crc32: u32,
     pub(super) checked: AtomicBool,
     /// The bytes as memory that interpreters share, after the first request for it.
-    pub(super) shared: OnceLock<Arc<Memory>>,
+    pub(super) shared: OnceLock<Arc<SharedRange>>,
 }
 
 /// Reads the archive's directory and checks each entry.
@@ -33,7 +33,7 @@ pub(super) fn directory(
     label: &str,
     mapping: &Arc<Mapping>,
     limits: Limits,
-) -> Result<(ZipArchive<Reader>, BTreeMap<String, Entry>), PackageError> {
+) -> Result<(ZipArchive<Reader>, BTreeMap<String, StoredRecord>), PackageError> {
     let reader = Reader { mapping: Arc::clone(mapping), position: 0 };
     // A package begins at byte 0. If the zip crate searches for a prefix, it mistakes other bytes for
     // the directory in some of torch's archives.
@@ -74,7 +74,7 @@ pub(super) fn directory(
     Ok((zip, records))
 }
 
-/// What has been checked of a directory so far.
+/// The state of checking a directory.
 struct Checked<'a> {
     label: &'a str,
     mapping: &'a Mapping,
@@ -91,9 +91,9 @@ impl Checked<'_> {
         &mut self,
         index: usize,
         file: &ZipFile<'_, Reader>,
-    ) -> Result<Option<(String, Entry)>, PackageError> {
+    ) -> Result<Option<(String, StoredRecord)>, PackageError> {
         let full = std::str::from_utf8(file.name_raw()).map_err(|_| {
-            self.record(&format!("#{index}"), "has a name that is no UTF-8".to_owned())
+            self.record(&format!("#{index}"), "has a name that is not UTF-8".to_owned())
         })?;
         if full.ends_with('/') {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Checked<'_> {
             let reason = format!("is stored as {stored} bytes and promises {size}");
             return Err(self.record(&name, reason));
         }
-        let entry = Entry {
+        let entry = StoredRecord {
             index,
             start,
             stored,

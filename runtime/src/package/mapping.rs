@@ -25,8 +25,8 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the pages may be read and written from any thread; whoever does both at once is Python or
-// torch code, for which it is the usual race between threads that share a tensor. Rust code reads
+// SAFETY: the pages may be read and written from any thread; only Python or torch code does both at
+// once, for which it is the usual race between threads that share a tensor. Rust code reads
 // records during `Archive::open` and through `Mapping::copy` and `Mapping::crc32` only.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
@@ -39,7 +39,7 @@ impl Mapping {
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
-            // mmap(2) says that there is no such device.
+            // mmap(2) would report a missing device.
             return Err(failed(io::Error::from_raw_os_error(libc::EISDIR)));
         }
         if metadata.len() == 0 {

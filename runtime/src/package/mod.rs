@@ -29,21 +29,20 @@ mod append;
 mod archive;
 pub mod build;
 mod code;
+mod device_storages;
 mod directory;
-mod error;
 mod libraries;
 mod limits;
 mod location;
 pub(crate) mod mapping;
 mod profile;
-mod resident;
 mod signature;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::error::PackageError;
 pub use archive::Archive;
-pub use error::PackageError;
 pub use limits::Limits;
 pub use location::MapLocation;
 pub use signature::{Described, EXAMPLE, Kind, OBJECT, Signature, describing};
@@ -55,7 +54,7 @@ use crate::movable::Movable;
 use crate::object::Object;
 use crate::pool::Pool;
 use crate::session::Session;
-use hydrozoa_loader::Leaf;
+use hydrozoa_loader::LeafLock;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::path::Path;
@@ -67,7 +66,7 @@ use std::sync::{Arc, Weak};
 const FIRST_IDENTITY: u64 = 1_000_000;
 
 /// The packages of this process by number, for pickles that refer to their modules.
-static PACKAGES: Leaf<Vec<(u64, Weak<Shared>)>> = Leaf::new(Vec::new());
+static PACKAGES: LeafLock<Vec<(u64, Weak<Shared>)>> = LeafLock::new(Vec::new());
 
 /// An archive in a pool of interpreters. Each interpreter imports it at its first use there.
 ///
@@ -85,7 +84,7 @@ struct Shared {
     /// The code that one interpreter has compiled for all.
     code: Arc<Code>,
     /// The interpreters that have its importer, by the address of their state.
-    interpreters: Leaf<HashMap<usize, Weak<Inner>>>,
+    interpreters: LeafLock<HashMap<usize, Weak<Inner>>>,
 }
 
 /// Whether code may write to the storages of a package.
@@ -126,7 +125,7 @@ impl Pool {
             identity: NEXT_IDENTITY.fetch_add(1, Ordering::Relaxed),
             pool: self.clone(),
             code: Arc::default(),
-            interpreters: Leaf::default(),
+            interpreters: LeafLock::default(),
         });
         PACKAGES.with(|packages| {
             packages.retain(|(_, package)| package.strong_count() > 0);
@@ -179,14 +178,14 @@ impl Package {
     ///
     /// # Errors
     ///
-    /// [`Error::Package`](crate::Error::Package) if there is no such record; the exception that loading
-    /// raises; [`Error::Device`](crate::Error::Device) if the object was saved on a device that torch
-    /// cannot use.
+    /// [`Error::Package`](crate::Error::Package) if the record does not exist; the exception that
+    /// loading raises; [`Error::Device`](crate::Error::Device) if the object was saved on a device that
+    /// torch cannot use.
     pub fn load_pickle(&self, package: &str, resource: &str) -> Result<Movable> {
         self.loaded(package, resource, None)
     }
 
-    /// As [`Package::load_pickle`], on the interpreter of a session: what limits the session's calls limits the load.
+    /// As [`Package::load_pickle`], on the interpreter of a session: limits on the session's calls apply to the load.
     ///
     /// # Errors
     ///
@@ -201,8 +200,8 @@ impl Package {
     }
 
     /// As [`Package::load_pickle`], with the storages moved to other devices like by `map_location` of
-    /// `torch.load`: `"cpu"` loads into main memory what was saved on a GPU, `"cuda"` puts everything
-    /// on the GPU. A storage on a GPU is uploaded once for all interpreters.
+    /// `torch.load`: `"cpu"` loads storages that were saved on a GPU into main memory, `"cuda"` puts
+    /// everything on the GPU. A storage on a GPU is uploaded once for all interpreters.
     ///
     /// # Errors
     ///
@@ -217,7 +216,7 @@ impl Package {
         self.loaded(package, resource, Some(map_location.into()))
     }
 
-    /// As [`Package::load_pickle_mapped`], on the interpreter of a session: what limits the session's calls limits the load.
+    /// As [`Package::load_pickle_mapped`], on the interpreter of a session: limits on the session's calls apply to the load.
     ///
     /// # Errors
     ///

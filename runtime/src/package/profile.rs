@@ -7,13 +7,13 @@ use crate::imports::{ImportProfile, Imports};
 pub(super) const RECORD: &str = ".data/hydrozoa/imports";
 
 impl Archive {
-    /// When interpreters that serve this package import modules, for [`Builder::imports`](crate::Builder::imports): with the profile
-    /// that the package carries, and [`Imports::Eager`] if it carries none. `hydrozoa package build --record-imports` makes packages
+    /// When interpreters that serve this package import modules, for [`Builder::imports`](crate::Builder::imports): by the
+    /// profile that the package carries, else [`Imports::Eager`]. `hydrozoa package build --record-imports` makes packages
     /// with one.
     ///
     /// # Errors
     ///
-    /// [`PackageError::Record`] for a record that is no profile, [`PackageError::Checksum`] for a damaged one.
+    /// [`PackageError::Record`] for a record that is not a profile, [`PackageError::Checksum`] for a damaged one.
     pub fn imports(&self) -> Result<Imports, PackageError> {
         if !self.contains(RECORD) {
             return Ok(Imports::Eager);
@@ -22,7 +22,7 @@ impl Archive {
         profile.map(Imports::Profile).map_err(|error| PackageError::Record {
             package: self.label().to_owned(),
             record: RECORD.to_owned(),
-            reason: format!("is no profile of imports: {error}"),
+            reason: format!("is not a profile of imports: {error}"),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What a call of a packaged object takes and gives.
+//! The inputs and outputs of a packaged object's call.
 
 use super::{Archive, Package, PackageError};
 use crate::object::Object;
@@ -22,7 +22,7 @@ const HEAD: &str = "hydrozoa signature 1";
 /// The payload's part of it.
 const MODULE: &str = "_hydrozoa.describing";
 
-/// What a call of a packaged object takes and gives, by the example that its package has.
+/// The inputs and outputs of a packaged object's call, by the example in its package.
 ///
 /// `hydrozoa package build` writes it into the package. Its text has a line for each input and output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Signature {
 pub struct Described {
     /// A parameter's name, a dict's key, or `INPUT__0` and `OUTPUT__0` with the place.
     pub name: String,
-    /// What it is.
+    /// Its Python type.
     pub kind: Kind,
     /// The type of the elements, as numpy and torch name it: `float32`. `text` for texts and byte strings.
     pub data_type: String,
@@ -51,7 +51,7 @@ pub struct Described {
     pub shape: Vec<Option<u64>>,
 }
 
-/// What an input or output is in Python.
+/// The Python type of an input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A `torch.Tensor`.
@@ -73,12 +73,12 @@ impl Kind {
     }
 }
 
-/// What `describe` returns: an input's place, kind, type, extents and name, and an output's.
+/// The result of `describe`: an input's place, kind, type, extents and name, and an output's.
 type Rows =
     (Vec<(usize, String, String, Vec<u64>, String)>, Vec<(String, String, Vec<u64>, String)>);
 
 impl Signature {
-    /// Calls an object with the arguments of an example, and describes both. All extents are those of the example, and there are no
+    /// Calls an object with the arguments of an example, and describes both. All extents are those of the example, without
     /// batches.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl Signature {
         Ok(self)
     }
 
-    /// What must be true of any.
+    /// Checks the rules for every signature.
     fn check(&self) -> std::result::Result<(), String> {
         let inputs = self.inputs.iter().map(|(_, input)| input);
         for all in [inputs.collect::<Vec<_>>(), self.outputs.iter().collect()] {
@@ -176,7 +176,7 @@ impl Signature {
     ///
     /// # Errors
     ///
-    /// A text: there is no such input, output or extent.
+    /// A text: the input, output or extent does not exist.
     pub(super) fn with_free(
         mut self,
         name: &str,
@@ -198,8 +198,8 @@ impl Signature {
 }
 
 /// Python's module `describing` of the session's interpreter. Its `parameters(object)` are the names that a call's positional
-/// arguments have, and its `outputs(result)` the pairs of names and values that a result is made of. Who calls packaged objects for
-/// others names both so.
+/// arguments have, and its `outputs(result)` the pairs of names and values that a result is made of. Servers of packaged objects
+/// use these names for both.
 ///
 /// # Errors
 ///
@@ -270,7 +270,7 @@ impl FromStr for Signature {
         }
         let mut signature = Self { max_batch_size: 0, inputs: Vec::new(), outputs: Vec::new() };
         for line in lines {
-            let odd = || fault(format!("`{line}` is no line of one"));
+            let odd = || fault(format!("`{line}` is not a line of one"));
             let (word, rest) = line.split_once(' ').ok_or_else(odd)?;
             match word {
                 "batch" => signature.max_batch_size = rest.parse().map_err(|_| odd())?,
@@ -289,12 +289,12 @@ impl FromStr for Signature {
 }
 
 impl Archive {
-    /// What a call of the package's object takes and gives, if the package says it. `hydrozoa package build` writes that for an object
-    /// with an example.
+    /// The inputs and outputs of a call of the package's object, if the package says them. `hydrozoa package build` writes
+    /// them for an object with an example.
     ///
     /// # Errors
     ///
-    /// [`PackageError::Record`] for a record that is no signature, [`PackageError::Checksum`] for a damaged one.
+    /// [`PackageError::Record`] for a record that is not a signature, [`PackageError::Checksum`] for a damaged one.
     pub fn signature(&self) -> std::result::Result<Option<Signature>, PackageError> {
         if !self.contains(RECORD) {
             return Ok(None);

@@ -1,20 +1,15 @@
 //! The functions of the host that the payload may call, and the way back of a failure as an [`Error`].
 
 use super::table::{Failure, Header, HostTable, Interrupt, Status, Text};
-use crate::thread::passing;
-use crate::{Error, Result, generated_code};
+use crate::crash::contain::{self, CRASHED};
+use crate::thread::grace_period;
+use crate::{Error, Result};
 use hydrozoa_loader::Process;
 use std::ffi::c_void;
 
 /// The one table that every payload gets.
-pub(super) static HOST: HostTable = HostTable {
-    header: Header::of::<HostTable>(),
-    fail,
-    find_code,
-    keep_code,
-    process,
-    let_threads_pass,
-};
+pub(super) static HOST: HostTable =
+    HostTable { header: Header::of::<HostTable>(), fail, process, let_threads_pass };
 
 /// An interpreter, as the owner of the exceptions that its calls end with.
 pub(crate) trait Owner {
@@ -56,6 +51,9 @@ impl<'call> Sink<'call> {
     /// Why a call failed.
     #[cold]
     pub(crate) fn failure(&mut self, status: Status) -> Error {
+        if status == Status(CRASHED) {
+            return contain::error();
+        }
         self.error.take().unwrap_or_else(|| {
             Error::defect(format_args!("status {} without a description", status.0))
         })
@@ -107,29 +105,10 @@ unsafe extern "C" fn fail(sink: *mut c_void, failure: *const Failure) {
     sink.error = Some(error);
 }
 
-/// # Safety
-///
-/// The views are valid during the call.
-unsafe extern "C" fn find_code(compiler: Text, text: Text) -> Text {
-    // SAFETY: by contract.
-    let (compiler, text) = unsafe { (compiler.bytes(), text.bytes()) };
-    let code = generated_code::find(compiler, text).unwrap_or_default();
-    Text { data: code.as_ptr(), len: code.len() }
-}
-
-/// # Safety
-///
-/// The views are valid during the call.
-unsafe extern "C" fn keep_code(compiler: Text, text: Text, code: Text) {
-    // SAFETY: by contract.
-    let (compiler, text, code) = unsafe { (compiler.bytes(), text.bytes(), code.bytes()) };
-    generated_code::keep(compiler, text, code);
-}
-
 unsafe extern "C" fn process() -> u32 {
     Process::current().number()
 }
 
 unsafe extern "C" fn let_threads_pass() {
-    passing::wait();
+    grace_period::wait();
 }

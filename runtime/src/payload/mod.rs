@@ -3,17 +3,30 @@
 //! The crate `hydrozoa-payload`, which both sides compile, defines what a payload may do and what it
 //! promises.
 
-mod embedded;
+mod guarded;
 mod host;
 
-pub(crate) use embedded::{SUPPORTED, image};
+pub(crate) use guarded::guarded;
 pub(crate) use host::{Owner, Sink};
 pub(crate) use hydrozoa_payload::table;
 
+use crate::embedded_payloads::{self, SUPPORTED};
 use crate::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use table::{Entry, PayloadTable};
+use table::{EntryPoint, PayloadTable};
+
+/// The payload for Python 3.`minor`.
+pub(crate) fn image(minor: u8) -> Result<&'static [u8]> {
+    embedded_payloads::image(minor).ok_or_else(|| Error::Payload {
+        minor,
+        reason: format!(
+            "this build serves Python 3.{} to 3.{}; name one of these",
+            SUPPORTED.start(),
+            SUPPORTED.end()
+        ),
+    })
+}
 
 /// Asks a loaded payload for its table, and checks it.
 ///
@@ -23,7 +36,7 @@ use table::{Entry, PayloadTable};
 /// 3.`minor`, whose constructors have run.
 pub(crate) unsafe fn table_of(entry: *const c_void, minor: u8) -> Result<PayloadTable> {
     // SAFETY: the caller vouches that the address is that of a function of this type.
-    let entry: Entry = unsafe { std::mem::transmute::<*const c_void, Entry>(entry) };
+    let entry: EntryPoint = unsafe { std::mem::transmute::<*const c_void, EntryPoint>(entry) };
     let mut table = MaybeUninit::<PayloadTable>::uninit();
     // SAFETY: the payload writes `out` only after it has found the host's header to match its own
     // definition of both tables, and `HOST` lives as long as the process.
@@ -46,4 +59,19 @@ fn mismatch(differs: c_int, minor: u8, which: &str) -> Result<()> {
         minor,
         reason: format!("the {field} of {which} differs: build the whole workspace again"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::image;
+    use crate::Error;
+
+    #[test]
+    fn a_python_without_a_payload_is_named_with_those_that_have_one() {
+        let error = image(9).unwrap_err();
+        assert!(matches!(error, Error::Payload { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.starts_with("payload for Python 3.9: this build serves Python 3.10 to 3."));
+        assert!(text.ends_with("; name one of these"), "{text}");
+    }
 }

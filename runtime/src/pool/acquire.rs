@@ -1,4 +1,4 @@
-//! Which interpreter of a pool a session is on, and who waits for one.
+//! How a session gets an interpreter of a pool, or waits for one.
 
 use super::Pool;
 use crate::interpreter::{Interpreter, without_gil};
@@ -12,7 +12,7 @@ thread_local! {
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Which interpreters a session should be on, if there is a choice.
+/// A preference for some interpreters, if there is a choice.
 type Preference<'a> = &'a dyn Fn(&Interpreter) -> bool;
 
 impl Pool {
@@ -20,7 +20,7 @@ impl Pool {
     ///
     /// Without [`Builder::max_sessions`](crate::Builder::max_sessions) it never waits: if all interpreters are leased, the
     /// one with the fewest sessions gets another, and the calls of its sessions take turns by its GIL. With that limit it
-    /// waits, without a limit of time, until an interpreter has fewer sessions; see [`Pool::acquire_timeout`].
+    /// waits, without a time limit, until an interpreter has fewer sessions; see [`Pool::acquire_timeout`].
     ///
     /// # Errors
     ///
@@ -40,14 +40,14 @@ impl Pool {
 
     /// Leases the least loaded interpreter that has fewer sessions than
     /// [`Builder::max_sessions`](crate::Builder::max_sessions) allows, or no session if that is not set. Waits for at most
-    /// `limit` until there is one. Threads that wait are served in the order in which they came, and wait without a GIL.
+    /// `limit` until there is one. Waiting threads are served in order of arrival, and hold no GIL.
     /// Interpreters with a stuck call do not count.
     ///
-    /// Leases of one interpreter ([`Pool::acquire_on`], [`Interpreter::session`]) do not look at other sessions, but
-    /// count for them, and so does the session that a host function gets. In a pool without
+    /// Leases of one interpreter ([`Pool::acquire_on`], [`Interpreter::session`]) ignore the number of other sessions, but
+    /// count towards it, and so does the session that a host function gets. In a pool without
     /// `max_sessions` this holds for [`Pool::acquire`] and calls on a [`Movable`](crate::Movable) too. If the
     /// application uses none of these, a session of a pool without `max_sessions` is alone on its interpreter, and its
-    /// calls wait for no other session's.
+    /// calls never wait for another session's.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -69,7 +69,7 @@ impl Pool {
 
     /// As [`Pool::acquire`], with a preference between equally loaded interpreters: first one that
     /// `preferred` accepts (for example because it already holds a model), then the one that this thread
-    /// had last.
+    /// leased last.
     ///
     /// # Errors
     ///
@@ -96,13 +96,13 @@ impl Pool {
             return Ok(session);
         }
         let begin = Instant::now();
-        // Too far away for the clock is never.
+        // A time too far away for the clock never comes.
         let end = begin.checked_add(limit);
         let is_late = || end.is_some_and(|end| Instant::now() >= end);
         if !is_late() {
             let place = queue.join();
             loop {
-                // Read before the look at interpreters: whoever gives up a session after that look wakes this thread.
+                // Read before looking at the interpreters: a session that ends after that look wakes this thread.
                 let is_late = is_late();
                 if place.is_first()
                     && let Some(session) = self.lease(preferred, Some(bound))
@@ -122,12 +122,13 @@ impl Pool {
     /// Leases the least loaded interpreter; with a bound only one with fewer sessions, whose calls are not stuck.
     fn lease(&self, preferred: Option<Preference<'_>>, bound: Option<usize>) -> Option<Session> {
         let last = LAST.get();
-        // However many interpreters there are: none is loaded less than one without a session, and
-        // of those that one comes first which is preferred and was had last.
+        // However many interpreters there are: no load is below one without a session, and
+        // among those the preferred one that was leased last comes first.
         let members = self.0.interpreters.load();
         if let Some(interpreter) = members.get(last)
             && interpreter.leases() == 0
             && !interpreter.is_stuck()
+            && !interpreter.has_crashed()
             && preferred.is_none_or(|preferred| preferred(interpreter))
             && let Some(session) = interpreter.session_if(0)
         {
@@ -136,10 +137,12 @@ impl Pool {
         loop {
             // They may have been replaced meanwhile.
             let members = self.0.interpreters.load();
-            let load = |interpreter: &Interpreter| (interpreter.is_stuck(), interpreter.leases());
+            let is_out =
+                |interpreter: &Interpreter| interpreter.is_stuck() || interpreter.has_crashed();
+            let load = |interpreter: &Interpreter| (is_out(interpreter), interpreter.leases());
             let least = members.iter().map(load).min()?;
-            let (is_stuck, sessions) = least;
-            if bound.is_some_and(|bound| is_stuck || sessions >= bound) {
+            let (is_out, sessions) = least;
+            if bound.is_some_and(|bound| is_out || sessions >= bound) {
                 return None;
             }
             let chosen = members
@@ -159,7 +162,7 @@ impl Pool {
         }
     }
 
-    /// Leases the interpreter at `index`, from 0. Never waits, and regards no
+    /// Leases the interpreter at `index`, from 0. Never waits, and ignores
     /// [`Builder::max_sessions`](crate::Builder::max_sessions).
     ///
     /// # Errors

@@ -2,13 +2,13 @@
 
 use super::{Pool, no_interpreters};
 use crate::Result;
-use crate::cold::Wish;
 use crate::environment::{Environment, Variables};
 use crate::imports::{ImportMode, Imports};
 use crate::interpreter::{Configuration, Flags, Interpreter, Queue};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation};
+use crate::settled_pages::Wish;
 use crate::streams::Streams;
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -30,6 +30,8 @@ pub struct Builder {
     paths: Vec<PathBuf>,
     environment: Option<Variables>,
     on_stuck: OnStuck,
+    contains_crashes: bool,
+    leaves_crashed: bool,
     memory: Option<NonZeroUsize>,
     device_memory: Option<NonZeroUsize>,
     settling: Wish,
@@ -45,15 +47,15 @@ impl Builder {
         self
     }
 
-    /// The most sessions that each interpreter has at a time. When all have as many, [`Pool::acquire`] and calls on a
+    /// The most sessions that each interpreter serves at a time. When all interpreters are full, [`Pool::acquire`] and calls on a
     /// [`Movable`](crate::Movable) wait, [`Pool::acquire_timeout`] waits for its limit, and [`Pool::try_acquire`] returns
-    /// [`Error::Busy`](crate::Error::Busy). Threads are served in the order in which they came. 0 is no limit, the default.
+    /// [`Error::Busy`](crate::Error::Busy). Threads are served in order of arrival. 0, the default, sets no limit.
     ///
     /// With 1, a session is alone on its interpreter. A few more let one session's Python code run while another one's
-    /// native code or input and output have released the GIL. The limit holds for each interpreter and not for the pool, so that
-    /// it fits after [`Pool::resize`].
+    /// native code or I/O has released the GIL. The limit applies to each interpreter, not to the pool, so
+    /// it still fits after [`Pool::resize`].
     ///
-    /// A thread that has a session and waits for another one keeps the first meanwhile. If all sessions are had by such threads,
+    /// A thread that waits for a second session keeps its first one meanwhile. If such threads hold all sessions,
     /// they wait for ever: use one session for a piece of work, [`Movable::to_object`](crate::Movable::to_object) in it, and
     /// [`Pool::acquire_timeout`] where a second session is needed. Leases that name their interpreter
     /// ([`Pool::acquire_on`], [`Interpreter::session`]) and the sessions of host functions never wait, but count.
@@ -77,13 +79,13 @@ impl Builder {
     }
 
     /// Native libraries whose path matches `pattern` exist once for all interpreters ([`LibraryRules::share`]).
-    /// By default an interpreter has its own replica of each library that it brings with it.
+    /// By default each interpreter gets its own replica of the libraries that it brings with it.
     pub fn share(mut self, pattern: impl Into<String>) -> Self {
         self.libraries = self.libraries.share(pattern);
         self
     }
 
-    /// Each interpreter has its own replica of native libraries whose path matches `pattern`
+    /// Each interpreter gets its own replica of native libraries whose path matches `pattern`
     /// ([`LibraryRules::replicate`]), although they are shared by default.
     pub fn replicate(mut self, pattern: impl Into<String>) -> Self {
         self.libraries = self.libraries.replicate(pattern);
@@ -108,19 +110,19 @@ impl Builder {
         self
     }
 
-    /// Gives each interpreter an environment of its own, with these variables and no others. Of several variables of
-    /// one name the last counts. `std::env::vars_os()` is what the process has now; chain more to it.
+    /// Gives each interpreter an environment of its own, with only these variables. If a name occurs several times, the
+    /// last one counts. `std::env::vars_os()` yields the process's current variables; chain more to it.
     ///
-    /// Without it, interpreters share the environment of the process, as threads of plain python do: what one
-    /// interpreter sets in `os.environ`, the others and their children get too.
+    /// Without it, interpreters share the environment of the process, as threads of plain python do: when one
+    /// interpreter sets a variable in `os.environ`, the others and their children get it too.
     ///
     /// With it, an interpreter starts as a python process with this environment does. It reads `PYTHON*` variables from
-    /// it; the pool's other settings come first. What Python code and extension modules change is their interpreter's
-    /// alone: by `os.environ`, `os.putenv`, the C functions `setenv`, `putenv`, `unsetenv` and `clearenv`, or the
+    /// it; the pool's other settings take precedence. Changes that Python code and extension modules make stay in their
+    /// interpreter: by `os.environ`, `os.putenv`, the C functions `setenv`, `putenv`, `unsetenv` and `clearenv`, or the
     /// C variable `environ`. `getenv` reads it, and children get it: by `subprocess`, `multiprocessing`, `os.fork`,
     /// `os.exec*`, `os.posix_spawn*`, `os.system` and the C functions of the same names.
     ///
-    /// The environment of the process remains where libraries read it that interpreters share:
+    /// Libraries that interpreters share still read the environment of the process:
     ///
     /// - The C library: the time zone (`TZ`, also after `time.tzset`), places of locales and translations (`LOCPATH`,
     ///   `LANGUAGE`), name resolution (`RES_OPTIONS`, `LOCALDOMAIN`), memory allocation (`GLIBC_TUNABLES`).
@@ -152,8 +154,8 @@ impl Builder {
     }
 
     /// Whether `sys.stdout` and `sys.stderr` write at once, as `python -u`. By default `sys.stdout` collects about 8 KiB
-    /// unless it is a terminal, so lines come late in a pipe or a file. They are lost if the process ends without the end of
-    /// the interpreter, as by [`std::process::exit`].
+    /// unless it is a terminal, so lines come late in a pipe or a file. They are lost if the process ends before the
+    /// interpreter does, as by [`std::process::exit`].
     pub fn unbuffered(mut self, unbuffered: bool) -> Self {
         self.flags.unbuffered = unbuffered;
         self
@@ -172,37 +174,37 @@ impl Builder {
     }
 
     /// Adds an option of the implementation, as `python -X`: `dev`, `importtime`, `int_max_str_digits=0`, `tracemalloc=5`,
-    /// `no_debug_ranges`, `pycache_prefix=DIR`. `utf8` has no effect, since text is UTF-8 always. `dev` takes
-    /// [`Builder::memory_limit`] away. `faulthandler`, which `dev` does not include here, installs handlers of fatal signals.
-    /// These are the process's: an application with handlers of its own loses them.
+    /// `no_debug_ranges`, `pycache_prefix=DIR`. `utf8` does nothing, since text is always UTF-8. `dev` disables
+    /// [`Builder::memory_limit`]. `faulthandler`, which `dev` does not include here, installs handlers of fatal signals
+    /// for the whole process: they replace the application's own.
     pub fn x_option(mut self, option: impl Into<OsString>) -> Self {
         self.flags.x_options.push(option.into());
         self
     }
 
-    /// The most memory, in bytes, that the Python code of each interpreter may take. An allocation beyond it raises
-    /// `MemoryError`, and the interpreter goes on. 0 is no limit, the default. An interpreter that needs more to start is an
-    /// [`Error::Start`](crate::Error::Start).
+    /// The most memory, in bytes, that the code of each interpreter may take. An allocation beyond it raises
+    /// `MemoryError`, or is null in native code, and the interpreter goes on. 0, the default, sets no limit. An interpreter that needs more to start
+    /// fails with [`Error::Start`](crate::Error::Start).
     ///
-    /// Counted is what CPython's own allocators hand out: all objects of Python (text, bytes, lists, dicts, frames, modules),
-    /// and what extension modules take by `PyMem_Malloc` and its kin. A bare interpreter has taken 3 to 6 MB when it
-    /// has started. Not counted is what native code takes from malloc: data of numpy's arrays and torch's
-    /// tensors, and what libraries keep for themselves. The environment variables `PYTHONMALLOC` and `PYTHONDEVMODE`
-    /// take the limit away, where interpreters read them ([`Builder::environment`]).
+    /// The limit counts all Python objects (text, bytes, lists, dicts, frames, modules), and what libraries take from malloc and
+    /// by `operator new`, data of numpy's arrays included. A freshly started, bare interpreter takes 3 to 6 MB.
+    /// Not counted are the data of torch's tensors on the CPU, memory of libraries that exist once for all interpreters (BLAS,
+    /// CUDA's runtime), what the C library takes for itself, and mappings that libraries make themselves.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory = NonZeroUsize::new(bytes);
         self
     }
 
-    /// The most memory, in bytes, that each interpreter's libraries may have on CUDA devices, all devices together. An allocation
+    /// The most memory, in bytes, that each interpreter's libraries may take on CUDA devices, all devices together. An allocation
     /// beyond it fails with `cudaErrorMemoryAllocation`, as on a full device: torch empties its cache, and then raises
-    /// `torch.OutOfMemoryError`. The interpreter goes on. `torch.cuda.mem_get_info` answers within the limit. 0 is no limit, the
-    /// default.
+    /// `torch.OutOfMemoryError`. The interpreter goes on. `torch.cuda.mem_get_info` answers within the limit. 0, the default,
+    /// sets no limit.
     ///
-    /// Counted is what its libraries, torch among them, ask CUDA's runtime for (`cudaMalloc` and its kin, managed memory too), at
-    /// the interpreter that asked. Not counted are contexts, device code, and what CUDA's own libraries take; arrays and textures;
-    /// and what code asks the driver for: do not turn on `expandable_segments` in `PYTORCH_CUDA_ALLOC_CONF`. Nor is what a library
-    /// asks of a runtime in itself (`libcudart_static.a`), as cupy's and numba's may.
+    /// The limit counts memory that its libraries, torch among them, request from CUDA's runtime (`cudaMalloc` and its kin,
+    /// managed memory too), for the interpreter that requested it. Not counted are contexts, device code, and memory of CUDA's
+    /// own libraries; arrays and textures; and memory requested from the driver: do not turn on `expandable_segments` in
+    /// `PYTORCH_CUDA_ALLOC_CONF`. Nor is memory from a runtime linked into a library (`libcudart_static.a`), as cupy's and
+    /// numba's may be.
     #[cfg(feature = "adapters")]
     pub fn device_memory_limit(mut self, bytes: usize) -> Self {
         self.device_memory = NonZeroUsize::new(bytes);
@@ -216,10 +218,10 @@ impl Builder {
         self
     }
 
-    /// Settles each interpreter by itself, once: when at least so many sessions on it have ended and none is open, so when
-    /// it has warmed up. A pool's own work takes sessions too, such as [`Pool::register_module`] and loads of packages. It
-    /// happens on a thread of its own, and calls that begin meanwhile wait. 0 is never, the default. An interpreter that
-    /// cannot be settled goes on; a warning of `tracing` says why. It needs [`Builder::settle_in`].
+    /// Settles each interpreter automatically, once: when at least this many sessions on it have ended and none is open, so
+    /// when it has warmed up. A pool's own work takes sessions too, such as [`Pool::register_module`] and loads of packages. It
+    /// happens on a thread of its own, and calls that begin meanwhile wait. 0, the default, means never. An interpreter that
+    /// cannot be settled goes on; a warning of `tracing` says why. Requires [`Builder::settle_in`].
     pub fn settle_after(mut self, sessions: usize) -> Self {
         self.settling.after = sessions;
         self
@@ -229,12 +231,12 @@ impl Builder {
     /// position in the pool. A replaced interpreter gets another one.
     ///
     /// The text is UTF-8. It arrives line by line, or as it is printed with [`Builder::unbuffered`]; the rest arrives at the
-    /// interpreter's end. The writer is used without the GIL, by one thread at a time. Its error is an `OSError` in Python, as is
-    /// its panic and a `print` that the writer itself has caused. What native code writes to the process's descriptors does not
-    /// come here. The default is the process's standard output.
+    /// interpreter's end. The writer is used without the GIL, by one thread at a time. Its errors and panics raise `OSError` in
+    /// Python, and so does a `print` that the writer itself has caused. Native code that writes to the process's descriptors
+    /// bypasses the writer. The default is the process's standard output.
     ///
-    /// In a forked child, a writer that another thread was using at the fork is gone: writes to it are an `OSError`. A buffer of
-    /// Python's that another thread was writing at the fork may keep the child waiting, as in plain Python.
+    /// In a forked child, a writer that another thread was using at the fork is gone: writes to it raise `OSError`. If another
+    /// thread was writing a Python buffer at the fork, the child may wait for it, as in plain Python.
     ///
     /// ```no_run
     /// # use std::fs::File;
@@ -287,10 +289,38 @@ impl Builder {
     }
 
     /// Whether the pool replaces an interpreter that has a stuck call ([`Pool::replace`]): 150 ms after it has called the
-    /// function of [`Builder::on_stuck`], if the call goes on still. The default is no. The old interpreter ends when its
-    /// call does.
+    /// function of [`Builder::on_stuck`], if the call is still running. The default is `false`. The old interpreter ends when
+    /// its call does.
     pub fn replace_stuck(mut self, replace: bool) -> Self {
         self.on_stuck.replace = replace.then_some(replace_stuck as fn(&Interpreter));
+        self
+    }
+
+    /// Whether a crash in an interpreter's code becomes an error of the calls into it
+    /// ([`Error::Crashed`](crate::Error::Crashed)). The default is `false`: a crash ends the process.
+    ///
+    /// It is for defects, not for malice. A fault, `abort`, an exception that nobody catches, and a stack overflow are contained
+    /// if nothing but the interpreter's code is on the thread's stack, and functions of the C and C++ libraries that hold no lock. Else
+    /// the process ends, with a report that says why. So it does for a crash in malloc or in a stream's function, in a host
+    /// function, in libraries that all interpreters share (BLAS, OpenMP, CUDA), in a forked child, and after a signal that
+    /// another process has sent. A stray write into memory of another interpreter or of the program cannot be recognised: it may
+    /// crash that one later, or change its data.
+    ///
+    /// After a crash all calls into the interpreter fail. Threads that are inside leave it at their next moment without a lock of the
+    /// process; calls of theirs fail too. The pool puts another interpreter in its place ([`Builder::replace_crashed`]). Once the
+    /// sessions and handles of the crashed one are dropped, all is taken from it: memory, threads, files that its code has mapped,
+    /// and values that the application had lent to it. Descriptors and temporary files that its code has opened stay.
+    ///
+    /// A call costs some nanoseconds more. One real-time signal of the process is used for threads that are to leave. A program's
+    /// own handler of a fatal signal, and `faulthandler`, come first, and then nothing is contained. It needs x86-64.
+    pub fn contain_crashes(mut self, contain: bool) -> Self {
+        self.contains_crashes = contain;
+        self
+    }
+
+    /// Whether the pool replaces an interpreter that has crashed ([`Pool::replace`]). The default is `true`.
+    pub fn replace_crashed(mut self, replace: bool) -> Self {
+        self.leaves_crashed = !replace;
         self
     }
 
@@ -299,7 +329,8 @@ impl Builder {
     /// # Errors
     ///
     /// [`Error::PythonNotFound`](crate::Error::PythonNotFound), [`Error::Configuration`](crate::Error::Configuration) for
-    /// settings that contradict each other, [`Error::Load`](crate::Error::Load), or [`Error::Start`](crate::Error::Start). Then no interpreter of the pool is left.
+    /// settings that contradict each other, [`Error::Load`](crate::Error::Load), or [`Error::Start`](crate::Error::Start). Any
+    /// interpreters already started have ended by then.
     pub fn build(self) -> Result<Pool> {
         self.build_with(None)
     }
@@ -324,6 +355,8 @@ impl Builder {
             paths: self.paths,
             libraries: self.libraries,
             on_stuck: self.on_stuck,
+            contains_crashes: self.contains_crashes,
+            replace_crashed: (!self.leaves_crashed).then_some(replace_crashed as fn(&Interpreter)),
             memory: self.memory,
             device_memory: self.device_memory,
             settling: self.settling,
@@ -336,6 +369,14 @@ impl Builder {
     /// The Python that the settings choose.
     pub(super) fn installation(&self) -> Result<Installation> {
         python::choose(self.python.as_deref(), self.venv.as_deref())
+    }
+}
+
+/// Replaces an interpreter that has crashed.
+fn replace_crashed(interpreter: &Interpreter) {
+    if let Err(error) = interpreter.pool().replace_this(interpreter) {
+        let interpreter = interpreter.name();
+        tracing::error!(interpreter, %error, "an interpreter that has crashed could not be replaced");
     }
 }
 

@@ -8,18 +8,19 @@ use crate::{Error, Result};
 impl Builder {
     /// Records which modules `work` needs, for [`Imports::Profile`](crate::Imports::Profile).
     ///
-    /// Runs `work` at least twice, each time on a pool of its own with one interpreter of these settings, which is gone afterwards. The first
-    /// one imports as plain Python does. The second one imports modules only when something of them is used. Both must give equal
-    /// results. If the second one does not, because the work depends on effects of imports that nothing else needs, more runs find the
-    /// packages with these imports, whose modules are imported where the statements stand ([`ImportProfile::eager`]). What `work`
-    /// changes outside of the interpreter, it changes each time.
+    /// Runs `work` at least twice, each time on a temporary pool of one interpreter with these settings. The first run
+    /// imports as plain Python does. The second run imports modules only when something of them is used. Both must give equal
+    /// results. If they differ, because the work depends on effects of imports that nothing else needs, further runs find the
+    /// packages with these imports; their modules are imported where the statements stand ([`ImportProfile::eager`]). Changes
+    /// that `work` makes outside of the interpreter happen in each run.
     ///
-    /// Do in `work` what an interpreter has to do before it serves, and one call of each kind that it shall serve with little
-    /// memory: open the package, load the model, call it.
+    /// Let `work` do everything that an interpreter does before it serves, and one call of each kind that it shall serve with
+    /// little memory: open the package, load the model, call it.
     ///
     /// # Errors
     ///
-    /// What `work` returns; as [`Builder::build`]; [`Error::Imports`] if the results differ; [`Error::Configuration`] for CPython 3.15.
+    /// The error of `work`; as [`Builder::build`]; [`Error::Imports`] if the results differ; [`Error::Configuration`] for CPython
+    /// 3.15.
     pub fn record_imports<T: PartialEq>(
         &self,
         work: impl Fn(&Pool) -> Result<T>,
@@ -31,8 +32,8 @@ impl Builder {
 }
 
 impl Pool {
-    /// As [`Builder::record_imports`], with interpreters of this pool's settings. `result` is called behind `work`, and what it imports
-    /// is not recorded.
+    /// As [`Builder::record_imports`], with interpreters of this pool's settings. `result` is called after `work`; its imports
+    /// are not recorded.
     pub(crate) fn record_imports<K, T: PartialEq>(
         &self,
         work: impl Fn(&Pool) -> Result<K>,
@@ -67,7 +68,7 @@ fn record<K, T: PartialEq>(
     };
     let (expected, Noted { names: imported, releases }) = run(ImportMode::observing())?;
     let order = ImportProfile::new(imported.clone(), imported.clone());
-    // What modules the work needs if these packages' own are imported where the statements stand, or why the result differs.
+    // The modules that the work needs if these packages' own are imported where the statements stand, or why the result differs.
     let attempt = |eager: &[String]| match run(ImportMode::recording(&order.with_eager(eager))) {
         Ok((found, noted)) if found == expected => Ok(Ok(noted.names)),
         Ok(_) => Ok(Err("it gives another result".to_owned())),
@@ -93,7 +94,7 @@ fn record<K, T: PartialEq>(
     Ok(ImportProfile::new(imported, needed).with_releases(minor, releases).with_eager(&eager))
 }
 
-/// A package that has to be eager, beside those that are: the last one of the shortest row of packages that is enough.
+/// One more package that must be eager: the last one of the shortest prefix of the packages that is enough.
 fn culprit(
     order: &ImportProfile,
     eager: &[String],
@@ -122,7 +123,7 @@ fn culprit(
     Ok(Some(packages.swap_remove(many - 1)))
 }
 
-/// What a pool's interpreter has imported, and the releases of that.
+/// The modules that a pool's interpreter has imported, and their releases.
 struct Noted {
     names: Vec<String>,
     releases: Vec<(String, String)>,
@@ -131,7 +132,7 @@ struct Noted {
 impl Noted {
     fn of(pool: &Pool) -> Result<Self> {
         let session = pool.acquire()?;
-        let imports = session.import("_hydrozoa.imports")?;
+        let imports = session.import("_hydrozoa.guided_imports")?;
         let names: Vec<String> = imports.call_method("imported", ())?.extract()?;
         let releases = imports.call_method("releases", (names.clone(),))?.extract()?;
         Ok(Self { names, releases })

@@ -1,6 +1,6 @@
 //! References that do not keep a pool alive.
 
-use super::{Pool, State};
+use super::{Pool, PoolState};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -20,13 +20,13 @@ use std::sync::{Arc, Weak};
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct WeakPool(Weak<State>);
+pub struct WeakPool(Weak<PoolState>);
 
 impl WeakPool {
-    /// The pool, unless its last handle is dropped. Inside an interpreter of the pool it may be: a session keeps its
-    /// interpreter, not the pool.
+    /// The pool, unless its last handle has been dropped. That can happen even while an interpreter of the pool runs this: a
+    /// session keeps its interpreter, not the pool.
     ///
-    /// The result is a handle as others are. If everybody else drops theirs meanwhile, the drop of the result ends the
+    /// The result is an ordinary handle. If all other handles are dropped meanwhile, dropping the result ends the
     /// pool's interpreters.
     pub fn upgrade(&self) -> Option<Pool> {
         self.0.upgrade().map(Pool)

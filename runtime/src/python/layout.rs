@@ -1,11 +1,11 @@
 //! Where the parts of an installation lie in relation to each other.
 
 use super::{Installation, Refusal};
-use crate::payload::SUPPORTED;
+use crate::embedded_payloads::SUPPORTED;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// What the system knows about a path, or nothing if there is no such file.
+/// The metadata of a path, or `None` if the file does not exist.
 pub(super) fn metadata(path: &Path) -> Result<Option<fs::Metadata>, Refusal> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -44,7 +44,7 @@ pub(super) fn of_library(library: &Path) -> Result<Installation, Refusal> {
     machine(&library)?;
     let mut refusal =
         Refusal::NoStandardLibrary(PathBuf::from(format!("lib/python3.{minor}/os.py")));
-    // What others have above it is of interest only if it is not found.
+    // An error above it is of interest only if the library is not found.
     let prefix = library.ancestors().skip(1).find(|prefix| {
         has_standard_library(prefix, minor).unwrap_or_else(|unreadable| {
             refusal = unreadable;
@@ -205,7 +205,7 @@ fn file_name(path: &Path) -> &str {
 #[cfg(test)]
 mod tests {
     use super::{all_of_prefix, names_library, of_prefix, supported};
-    use crate::payload::SUPPORTED;
+    use crate::embedded_payloads::SUPPORTED;
     use crate::python::{Installation, Refusal};
     use std::fs;
     use std::path::Path;

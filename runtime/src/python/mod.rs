@@ -40,7 +40,7 @@ impl Installation {
         &self.prefix
     }
 
-    /// What `sys.executable` will be: the virtual environment's python, else the installation's;
+    /// The later `sys.executable`: the virtual environment's python, else the installation's;
     /// `None` if the installation has no executable of its version.
     pub fn executable(&self) -> Option<&Path> {
         self.executable.as_deref()
@@ -123,20 +123,20 @@ pub struct Candidate {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// There is no such file or directory.
+    /// The path does not exist.
     #[error("it does not exist; check the path")]
     Missing,
-    /// The system does not let this process read it, or says of another reason why it cannot.
+    /// The system does not let this process read it, or gives another reason against it.
     #[error("it cannot be read: {0}; let this user read it, or name another")]
     Unreadable(String),
-    /// A version was named, and no usable Python on this machine has it.
+    /// No usable Python on this machine has the named version.
     #[error(
         "no usable Python of this machine has this version; install it, or name one that there is: {0}"
     )]
     NotInstalled(String),
-    /// A version was named that this build does not serve.
+    /// This build does not serve the named version.
     #[error("Python {version} is not supported: this build serves 3.{low} to 3.{high}; this machine has {there}",
-        low = crate::payload::SUPPORTED.start(), high = crate::payload::SUPPORTED.end())]
+        low = crate::embedded_payloads::SUPPORTED.start(), high = crate::embedded_payloads::SUPPORTED.end())]
     NotServed {
         /// The version as it was named.
         version: String,
@@ -151,7 +151,7 @@ pub enum Refusal {
     NotPython,
     /// The version is not among those that this build serves.
     #[error("it is Python {0}; this build serves 3.{low} to 3.{high}; name one of these",
-        low = crate::payload::SUPPORTED.start(), high = crate::payload::SUPPORTED.end())]
+        low = crate::embedded_payloads::SUPPORTED.start(), high = crate::embedded_payloads::SUPPORTED.end())]
     Version(String),
     /// The installation has no shared library.
     #[error(
@@ -226,14 +226,14 @@ pub fn discover() -> Vec<Candidate> {
 }
 
 /// The installation at `path`, which is a libpython, a python executable, the prefix of an installation
-/// or a virtual environment; or the reason why it is none of these.
+/// or a virtual environment; or the reason why `path` is refused.
 pub fn examine(path: &Path) -> Candidate {
     Candidate { origin: Origin::Explicit, path: path.to_owned(), verdict: resolve(path) }
 }
 
 /// The Python to use: the named one, or the best that [`discover`] finds.
 ///
-/// A name is a path, as of [`examine`]. What is no path may be a version, such as `3.12` or `3.12.4`: the best Python of
+/// A name is a path, as for [`examine`]; else a version, such as `3.12` or `3.12.4`, for the best Python of
 /// that version, `python3.12` on PATH before others; or the name of an executable on PATH.
 ///
 /// # Errors
@@ -324,7 +324,7 @@ fn numbers(path: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// What `path` is: a library, a virtual environment, a prefix or an executable.
+/// Tells whether `path` is a library, a virtual environment, a prefix or an executable, and finds the installation.
 fn resolve(path: &Path) -> Result<Installation, Refusal> {
     let found = layout::metadata(path)?.ok_or(Refusal::Missing)?;
     if found.is_dir() {
@@ -355,7 +355,7 @@ fn in_venv(directory: &Path) -> Result<Installation, Refusal> {
     let described = venv::read(directory)?;
     let base = described.bases().find(|base| base.is_file()).ok_or_else(|| {
         Refusal::BrokenVenv(format!(
-            "names {} as its home, where there is no python",
+            "names {} as its home, which holds no python",
             described.home.display()
         ))
     })?;

@@ -39,7 +39,7 @@ pub(super) fn run(executable: &Path) -> Result<Installation, Refusal> {
     }
     let minor = layout::supported(version)?;
     let prefix = Path::new(prefix);
-    // INSTSONAME is the static archive's name where there is no shared library.
+    // In a build without a shared library INSTSONAME is the static archive's name.
     let named =
         [PathBuf::from(directory).join(name), PathBuf::from(directory).join(triple).join(name)]
             .into_iter()

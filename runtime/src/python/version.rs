@@ -1,7 +1,7 @@
 //! A Python that is named by its version.
 
 use super::{Candidate, Installation, Origin, Refusal, discover, on_path, query, resolve};
-use crate::payload::SUPPORTED;
+use crate::embedded_payloads::SUPPORTED;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -26,8 +26,8 @@ impl Version {
         }
     }
 
-    /// The Pythons of this version, best first: an active virtual environment, what PATH has under the name of the
-    /// version, then the others. If there is none, all candidates of the machine, after a refusal of `name`.
+    /// The Pythons of this version, best first: an active virtual environment, executables on PATH with the version in
+    /// their name, then the others. If none is found, all candidates of the machine, after a refusal of `name`.
     pub(super) fn candidates(self, name: &Path) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> = discover();
         if self.major != 3 || !SUPPORTED.contains(&self.minor) {

@@ -1,8 +1,9 @@
-//! What the commands' calls of `sigaction`, `signal` and `kill` do.
+//! The commands' versions of `sigaction`, `signal` and `kill`.
 
-use super::passing::Sent;
 use super::process::{dispatcher, settle};
+use super::relay::Sent;
 use super::table::Signals;
+use crate::crash;
 use hydrozoa_loader::ignore_children;
 use std::ffi::c_int;
 use std::ptr;
@@ -28,7 +29,7 @@ pub(super) unsafe extern "C" fn sigaction(
         let signals = &*ptr::with_exposed_provenance::<Signals>(signals);
         let own = signals.actions.get(signal as usize);
         let own = own.filter(|_| may_change && signal > 0 && !FAULTS.contains(&signal));
-        let Some(own) = own else { return libc::sigaction(signal, new, old) };
+        let Some(own) = own else { return crash::sigaction(signal, new, old) };
         let before = (own.handler.load(Ordering::Acquire), own.flags.load(Ordering::Acquire));
         let tell = |old: &mut libc::sigaction| {
             *old = std::mem::zeroed();
@@ -80,18 +81,22 @@ pub(super) unsafe extern "C" fn signal(number: c_int, handler: usize, signals: u
 }
 
 impl Signals {
-    /// `kill(2)` for the command. A process of one thread that signals itself has handled the signal when the call returns
-    /// (POSIX). So has a command here: its main thread sends the signal to itself, and dispatches it. By the kernel it would go
-    /// to the process's main thread, and might come after the command has taken its handler back.
+    /// `kill(2)` for the command. A signal that it sends to its process and handles is for it alone, and names it. A
+    /// process of one thread that signals itself has handled the signal when the call returns (POSIX). So has a command here:
+    /// its main thread sends the signal to itself. By the kernel it would go to the process's main thread, and might come
+    /// after the command has taken its handler back.
     pub(crate) fn kill(&self, process: libc::pid_t, number: c_int) -> c_int {
         // SAFETY: the calls take numbers.
         unsafe {
             let (own, here) = (libc::getpid(), libc::gettid());
-            if process == own && !self.is_in_child() && self.takes(number, here) {
-                let (code, user) = (libc::SI_USER, libc::getuid());
-                let sent =
-                    Sent { signal: number, code, process: own, user, value: ptr::null_mut() };
-                if sent.to(here) {
+            if process == own && !self.is_in_child() && self.handles(number) {
+                let (code, user) = (libc::SI_QUEUE, libc::getuid());
+                let value = ptr::with_exposed_provenance_mut(self.address());
+                let sent = Sent { signal: number, code, process: own, user, value };
+                // To its main thread: signals of one kind that wait for the process are one, whoever has sent them.
+                let main = self.thread.load(Ordering::Acquire);
+                let may_wait_there = main != 0 && (main != here || self.takes(number, here));
+                if may_wait_there && sent.to(main) || sent.to_process() {
                     return 0;
                 }
             }

@@ -1,7 +1,7 @@
 //! The process's handler of a signal, for the commands.
 
-use super::passing::{is_passed_on, pass_on};
 use super::process::{STAYS, is_function};
+use super::relay::{is_passed_on, pass_on};
 use super::table::{Signals, commands};
 use hydrozoa_loader::{current, reap_ignored};
 use std::ffi::{c_int, c_void};
@@ -30,23 +30,31 @@ pub(super) unsafe extern "C" fn dispatch(
         let here = libc::gettid();
         // Of the kernel's own, about a child: each command has its children.
         let child = (signal == libc::SIGCHLD && (*info).si_code > 0).then(|| (*info).si_pid());
-        let concerns = |command: &&Signals| match (child, command.domain.get()) {
-            (Some(child), Some(domain)) => hydrozoa_loader::concerns(child, *domain),
+        // A command's timer, and a command that signals itself, name the command.
+        let names = matches!((*info).si_code, libc::SI_TIMER | libc::SI_QUEUE);
+        let named = names.then(|| (*info).si_value().sival_ptr.addr());
+        let named = named.filter(|named| commands().any(|command| command.address() == *named));
+        let concerns = |command: &&Signals| match (child, command.domain.get(), named) {
+            (_, _, Some(named)) => command.address() == named,
+            (Some(child), Some(domain), _) => hydrozoa_loader::concerns(child, *domain),
             _ => true,
         };
+        let mut is_taken = false;
         for command in commands().filter(concerns) {
             let thread = command.thread.load(Ordering::Acquire);
             let is_own = own.is_some() && command.domain.get().copied() == own;
             if thread == here || is_own && (for_thread || command.is_in_child()) {
-                command.handle(signal, info, context);
+                is_taken |= command.handle(signal, info, context);
             } else if !for_thread && !command.is_in_child() && thread != 0 {
                 let handler = command.actions[signal as usize].handler.load(Ordering::Acquire);
                 if is_function(handler) {
+                    is_taken = true;
                     pass_on(&*info, thread);
                 }
             }
         }
-        if !is_passed_on && STAYS[signal as usize].load(Ordering::Acquire) {
+        // The commands that have taken it may all have ended by now, and left the signal to its default action.
+        if !is_taken && !is_passed_on && STAYS[signal as usize].load(Ordering::Acquire) {
             act_by_default(signal);
         }
         *libc::__errno_location() = errno;

@@ -27,7 +27,7 @@ pub(super) fn is_function(handler: usize) -> bool {
     handler != libc::SIG_DFL && handler != libc::SIG_IGN
 }
 
-/// The action of the process. Zero for what is no signal.
+/// The action of the process. Zero for an invalid signal number.
 fn of_process(signal: usize) -> libc::sigaction {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: writes one action, or leaves the zeroes, which are one too.

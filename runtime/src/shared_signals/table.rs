@@ -1,8 +1,8 @@
-//! The table of each command: what it does on signals.
+//! The table of each command: its actions on signals.
 
-use super::answers;
 use super::process::{self, is_function};
-use crate::thread::home::Home;
+use super::{answers, timers};
+use crate::thread::process_identity::ProcessIdentity;
 use hydrozoa_loader::{DomainId, Interposition, ignore_children};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -13,14 +13,16 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering}
 /// Signals have the numbers from 1 to 64.
 pub(super) const COUNT: usize = 65;
 
-/// What one command does on signals. It lives as long as the process.
+/// One command's actions on signals. It lives as long as the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     pub(super) actions: [Action; COUNT],
     /// The kernel's number of its main thread while that can take signals, else 0.
     pub(super) thread: AtomicI32,
     pub(super) domain: OnceLock<DomainId>,
-    process: Home,
+    /// One more than the number of its timer of real time, or 0.
+    pub(super) timer: AtomicUsize,
+    process: ProcessIdentity,
     next: AtomicPtr<Signals>,
 }
 
@@ -57,7 +59,8 @@ impl Signals {
                 }),
                 thread: AtomicI32::new(0),
                 domain: OnceLock::new(),
-                process: Home::current(),
+                timer: AtomicUsize::new(0),
+                process: ProcessIdentity::current(),
                 next: AtomicPtr::new(COMMANDS.load(Ordering::Acquire)),
             }));
             // Under the lock: no other command gets in between.
@@ -66,10 +69,10 @@ impl Signals {
         })
     }
 
-    /// What answers for libc in the command's domain.
+    /// The functions that answer for libc in the command's domain.
     pub(crate) fn interpositions(&'static self) -> Vec<(&'static str, Interposition)> {
-        let context = ptr::from_ref(self).expose_provenance();
-        // SAFETY: sigaction(2) takes three words, signal(3) takes two. The functions take these and the address of `self`,
+        let context = self.address();
+        // SAFETY: the functions take as many words as those of the C library, and then the address of `self`,
         // which is never freed.
         let of = |function: *const c_void, arguments| unsafe {
             Interposition::with_context(function, arguments, context)
@@ -79,6 +82,9 @@ impl Signals {
             ("sigaction", of(answers::sigaction as *const c_void, 3)),
             ("signal", simple),
             ("bsd_signal", simple),
+            ("alarm", of(timers::alarm as *const c_void, 1)),
+            ("setitimer", of(timers::setitimer as *const c_void, 3)),
+            ("getitimer", of(timers::getitimer as *const c_void, 2)),
         ]
     }
 
@@ -86,6 +92,7 @@ impl Signals {
     pub(crate) fn begin(&self) {
         // SAFETY: takes nothing.
         self.thread.store(unsafe { libc::gettid() }, Ordering::Release);
+        self.make_timer();
     }
 
     /// Notes the command's domain.
@@ -93,8 +100,9 @@ impl Signals {
         let _ = self.domain.set(domain);
     }
 
-    /// The command has ended: what it has set counts no more.
+    /// The command has ended: its actions no longer count.
     pub(crate) fn end(&self) {
+        self.drop_timer();
         self.thread.store(0, Ordering::Release);
         self.domain.get().into_iter().for_each(|domain| ignore_children(*domain, false));
         for signal in 1..COUNT {
@@ -110,15 +118,18 @@ impl Signals {
         action.is_some_and(|action| action.handler.load(Ordering::Acquire) == libc::SIG_DFL)
     }
 
+    /// Whether the command has set a handler of a signal.
+    pub(super) fn handles(&self, signal: c_int) -> bool {
+        self.actions.get(signal as usize).is_some_and(|action| {
+            action.is_set.load(Ordering::Acquire)
+                && is_function(action.handler.load(Ordering::Acquire))
+        })
+    }
+
     /// Whether a signal for the process may be handled on the calling thread, whose number is `here`: it is the command's
     /// main thread and does not block the signal, which the command handles.
     pub(super) fn takes(&self, signal: c_int, here: c_int) -> bool {
-        let handles = |action: &Action| {
-            action.is_set.load(Ordering::Acquire)
-                && is_function(action.handler.load(Ordering::Acquire))
-        };
-        let is_main = self.thread.load(Ordering::Acquire) == here;
-        if !is_main || !self.actions.get(signal as usize).is_some_and(handles) {
+        if self.thread.load(Ordering::Acquire) != here || !self.handles(signal) {
             return false;
         }
         let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
@@ -135,7 +146,7 @@ impl Signals {
         !self.process.is_current()
     }
 
-    /// Calls the command's handler, if it has one.
+    /// Calls the command's handler. False if it has none.
     ///
     /// # Safety
     ///
@@ -145,11 +156,11 @@ impl Signals {
         signal: c_int,
         info: *mut libc::siginfo_t,
         context: *mut c_void,
-    ) {
+    ) -> bool {
         let action = &self.actions[signal as usize];
         let handler = action.handler.load(Ordering::Acquire);
         if !is_function(handler) {
-            return;
+            return false;
         }
         type Plain = extern "C" fn(c_int);
         type Informed = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
@@ -161,5 +172,6 @@ impl Signals {
                 std::mem::transmute::<usize, Informed>(handler)(signal, info, context);
             }
         }
+        true
     }
 }

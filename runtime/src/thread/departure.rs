@@ -8,15 +8,17 @@
 //!
 //! A thread that waits for one of Python's locks never comes to want the GIL. So waits are noted, and woken after the end.
 //!
-//! What a thread that was cut off has locked stays locked. CPython ends the process if that is a stream's lock which the
-//! end wants (`_enter_buffered_busy`, Modules/_io/bufferedio.c). No other thread runs Python code by then, so the thread that ends
-//! the interpreter has the lock in spite of that.
+//! Locks of a thread that was cut off stay locked. If the end wants such a lock of a stream, CPython ends the process
+//! (`_enter_buffered_busy`, Modules/_io/bufferedio.c). No other thread runs Python code by then, so the thread that ends
+//! the interpreter takes the lock all the same.
 
 use crate::thread::signals::Mask;
 use crate::{Error, Result};
+use hydrozoa_loader::walk::Passes;
 use hydrozoa_loader::{
-    Domain, Interposition, Leaf, Library, is_a_replicas_thread, may_end_by_force,
+    Domain, Interposition, LeafLock, Library, is_a_replicas_thread, may_end_by_force,
 };
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ops::Range;
@@ -70,10 +72,12 @@ struct Wait {
 }
 
 /// Those of all threads that have waited.
-static WAITS: Leaf<Vec<Arc<Wait>>> = Leaf::new(Vec::new());
+static WAITS: LeafLock<Vec<Arc<Wait>>> = LeafLock::new(Vec::new());
 
 thread_local! {
     static OWN: Own = Own::register();
+    /// Whether the thread waits in the C library.
+    static WAITS_NOW: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The calling thread's, listed as long as the thread lives.
@@ -112,7 +116,7 @@ impl Departures {
         Box::leak(Box::default())
     }
 
-    /// What answers for the C library in libpython, which has this soname, and for libpython in the domain.
+    /// The functions that answer for the C library in libpython, which has this soname, and for libpython in the domain.
     pub(crate) fn interpositions(&'static self) -> ([Answer; 5], [Answer; 2]) {
         let context = ptr::from_ref(self).expose_provenance();
         // SAFETY: pthread_exit(3) and sem_wait(3) take a pointer, sem_timedwait(3) two, sem_clockwait a number and two
@@ -219,7 +223,9 @@ impl Departures {
             own.0.of.store(ptr::from_ref(self).cast_mut(), Ordering::SeqCst);
             own.0.semaphore.store(semaphore, Ordering::SeqCst);
             // The end looks for those that wait after it has closed.
+            WAITS_NOW.set(true);
             let status = if [OPEN, EXIT].contains(&stage()) { wait() } else { 0 };
+            WAITS_NOW.set(false);
             if stage() == EXIT && is_a_replicas_thread() {
                 park();
             }
@@ -288,6 +294,24 @@ impl Departures {
             park();
         }
     }
+}
+
+/// The functions below, and when a thread in them holds nothing of the process: for those who send threads out of an
+/// interpreter that has crashed.
+pub(crate) fn functions() -> [(usize, Passes); 5] {
+    let waits = Passes::While(|| WAITS_NOW.get());
+    [
+        (sem_wait as *const () as usize, waits),
+        (sem_timedwait as *const () as usize, waits),
+        (sem_clockwait as *const () as usize, waits),
+        (ensure as *const () as usize, Passes::CallingBack),
+        (new_state as *const () as usize, Passes::CallingBack),
+    ]
+}
+
+/// The calling thread has left such a function without a return.
+pub(crate) fn forget_wait() {
+    WAITS_NOW.set(false);
 }
 
 /// A symbol, and what answers for it.

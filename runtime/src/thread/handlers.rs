@@ -9,6 +9,7 @@
 //! Handlers call this too (`faulthandler_user` in Modules/faulthandler.c puts back what was before it, raises the signal,
 //! and sets its handler again). So nothing here allocates, and no signal comes while the lock is held.
 
+use crate::crash;
 use hydrozoa_loader::Process;
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -94,10 +95,10 @@ impl Action {
     }
 }
 
-/// What to do about a call.
+/// The answer to a call.
 pub(super) enum Decision {
     Pass,
-    /// What it wants is there.
+    /// The wanted action is already set.
     Keep,
     Refuse,
 }
@@ -105,12 +106,12 @@ pub(super) enum Decision {
 /// The actions of one interpreter's code.
 #[derive(Debug)]
 pub(super) struct Handlers {
-    /// Null before the first, and after the interpreter's end. Changed by whoever has the turn.
+    /// Null before the first, and after the interpreter's end. Changed by the thread that has the turn.
     table: UnsafeCell<*mut Table>,
     has_ended: UnsafeCell<bool>,
 }
 
-// SAFETY: both are used by whoever has the turn.
+// SAFETY: only the thread that has the turn uses both.
 unsafe impl Send for Handlers {}
 // SAFETY: as above.
 unsafe impl Sync for Handlers {}
@@ -124,11 +125,11 @@ struct Table {
 #[derive(Clone, Copy)]
 struct Set {
     action: Action,
-    /// Greater than that of what was set earlier; 0 if nothing is set.
+    /// Greater than that of actions set earlier; 0 if none is set.
     order: u64,
 }
 
-/// What the interpreters have set, and what they have set it over.
+/// The interpreters' actions, and the program's actions below them.
 struct All {
     /// A list of the tables.
     first: *mut Table,
@@ -139,7 +140,7 @@ struct All {
 
 struct Shared(UnsafeCell<All>);
 
-// SAFETY: used by whoever has the turn.
+// SAFETY: only the thread that has the turn uses it.
 unsafe impl Sync for Shared {}
 
 static ALL: Shared = Shared(UnsafeCell::new(All {
@@ -223,9 +224,11 @@ impl Handlers {
         let own = unsafe { (*table).as_ref() }.map(|table| table.sets[index]);
         let own = own.filter(|set| set.order > 0).map(|set| set.action);
         let program = all.of_program(index).unwrap_or(now);
-        let before = own.unwrap_or(program);
+        // The handler of reports stays below, unseen.
+        let shown = Action::of(&crash::shown(signal, program.into_libc()));
+        let before = own.unwrap_or(shown);
         let Some(new) = new else { return Ok(before) };
-        match decide(&new, own.as_ref(), &program) {
+        match decide(&new, own.as_ref(), &shown) {
             Decision::Keep => return Ok(before),
             Decision::Pass if !has_ended => {}
             Decision::Pass | Decision::Refuse => return Err(libc::EPERM),
@@ -238,7 +241,7 @@ impl Handlers {
         let former = *set;
         all.program[index] = program;
         all.order += 1;
-        let order = if new.means(&program) { 0 } else { all.order };
+        let order = if new.means(&shown) { 0 } else { all.order };
         *set = Set { action: new, order };
         all.settle(index, &now).inspect_err(|_| *set = former)?;
         Ok(before)
@@ -274,7 +277,7 @@ impl All {
         std::iter::successors(some(self.first), move |table| some(unsafe { (**table).next }))
     }
 
-    /// What was set last for a signal.
+    /// The action that was set last for a signal.
     fn newest(&self, index: usize) -> Option<*mut Set> {
         // SAFETY: the list holds tables that are mapped, and this thread has the turn.
         let sets = self.tables().map(|table| unsafe { &raw mut (*table).sets[index] });
@@ -289,7 +292,7 @@ impl All {
         self.newest(index).map(|_| self.program[index])
     }
 
-    /// Looks whether the process still does what was set last.
+    /// Looks whether the process still has the action that was set last.
     fn look(&mut self, index: usize, now: &Action) {
         let Some(newest) = self.newest(index) else { return };
         // SAFETY: as in `newest`.
@@ -310,7 +313,7 @@ impl All {
         }
     }
 
-    /// Has the process do what was set last, or what the program wants. It does `now`.
+    /// Gives the process the action that was set last, or the program's. It has `now`.
     fn settle(&self, index: usize, now: &Action) -> Result<(), c_int> {
         // SAFETY: as in `newest`.
         let newest = self.newest(index).map(|set| unsafe { (*set).action });

@@ -23,7 +23,7 @@ const NAME: u8 = 8;
 thread_local! {
     /// [`VISITED`], and what of [`BEFORE`] is noted. Handlers of signals may write it.
     static NOTED: Cell<u8> = const { Cell::new(0) };
-    /// What the thread had when its innermost visit began.
+    /// The thread's settings when its innermost visit began.
     static BEFORE: Cell<Settings> = const { Cell::new(Settings::NONE) };
 }
 
@@ -43,17 +43,17 @@ impl Settings {
     };
 }
 
-/// A visit of the calling thread to an interpreter. When it is dropped, the thread has what it had before. Visits nest as
+/// A visit of the calling thread to an interpreter. Its drop restores the thread's former settings. Visits nest as
 /// scopes do.
-pub(crate) struct Kept {
+pub(crate) struct KeptSettings {
     floating: floating::Control,
-    /// What the visit around this one has noted.
+    /// The notes of the visit around this one.
     noted: u8,
     before: Option<Box<Settings>>,
     _on_this_thread: PhantomData<*mut ()>,
 }
 
-impl Kept {
+impl KeptSettings {
     #[inline]
     pub(crate) fn begin() -> Self {
         let noted = NOTED.get();
@@ -63,7 +63,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptSettings {
     #[inline]
     fn drop(&mut self) {
         self.floating.restore();
@@ -128,7 +128,7 @@ pub(super) fn note_mask() {
     note(MASK);
 }
 
-/// What answers for libc in the domain of an interpreter.
+/// The functions that answer for libc in the domain of an interpreter.
 pub(crate) fn interpositions() -> [(&'static str, Interposition); 9] {
     // SAFETY: each function has the signature of its name in <signal.h>, <pthread.h> or <sys/prctl.h>, notes something and
     // calls it. That of prctl(2) is variadic: its arguments are words, passed in the registers of a function that is not (the
@@ -145,18 +145,6 @@ pub(crate) fn interpositions() -> [(&'static str, Interposition); 9] {
         ("prctl", of(prctl as *const c_void)),
         ("pthread_setname_np", of(pthread_setname_np as *const c_void)),
     ]
-}
-
-/// Functions of the C library that the crate `libc` lacks.
-mod c {
-    use std::ffi::c_int;
-
-    unsafe extern "C" {
-        pub(super) fn sighold(signal: c_int) -> c_int;
-        pub(super) fn sigrelse(signal: c_int) -> c_int;
-        pub(super) fn sigblock(mask: c_int) -> c_int;
-        pub(super) fn sigsetmask(mask: c_int) -> c_int;
-    }
 }
 
 unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
@@ -191,29 +179,24 @@ unsafe extern "C" fn sigprocmask(
     unsafe { libc::sigprocmask(how, new, old) }
 }
 
-extern "C" fn sighold(signal: c_int) -> c_int {
-    note(MASK);
-    // SAFETY: any number may be passed; a wrong one is an error.
-    unsafe { c::sighold(signal) }
+/// Functions that change the mask, which the crate `libc` lacks.
+macro_rules! of_the_mask {
+    ($($name:ident)*) => {
+        mod c {
+            unsafe extern "C" {
+                $(pub(super) fn $name(number: std::ffi::c_int) -> std::ffi::c_int;)*
+            }
+        }
+
+        $(extern "C" fn $name(number: c_int) -> c_int {
+            note(MASK);
+            // SAFETY: any mask may be set, and the wrong number of a signal is an error.
+            unsafe { c::$name(number) }
+        })*
+    };
 }
 
-extern "C" fn sigrelse(signal: c_int) -> c_int {
-    note(MASK);
-    // SAFETY: any number may be passed; a wrong one is an error.
-    unsafe { c::sigrelse(signal) }
-}
-
-extern "C" fn sigblock(mask: c_int) -> c_int {
-    note(MASK);
-    // SAFETY: any mask may be set.
-    unsafe { c::sigblock(mask) }
-}
-
-extern "C" fn sigsetmask(mask: c_int) -> c_int {
-    note(MASK);
-    // SAFETY: any mask may be set.
-    unsafe { c::sigsetmask(mask) }
-}
+of_the_mask!(sighold sigrelse sigblock sigsetmask);
 
 /// `prctl`.
 ///

@@ -7,8 +7,9 @@
 //! `sigaction` of ours. docs/decisions.md has the rules and their reasons.
 
 use super::handlers::{Action, Decision, Handlers};
-use super::home::Home;
+use super::process_identity::ProcessIdentity;
 use super::settings::note_mask;
+use crate::crash;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -32,7 +33,7 @@ pub(crate) struct Guard {
     /// Where libpython is. Nothing is refused before that is known.
     libpython: OnceLock<Range<usize>>,
     /// The process whose signals it guards. In a forked child, and between `vfork` and `exec`, signals are the child's.
-    process: OnceLock<Home>,
+    process: OnceLock<ProcessIdentity>,
     handlers: Handlers,
 }
 
@@ -45,7 +46,7 @@ impl Guard {
         }))
     }
 
-    /// What answers for libc in the interpreter's domain.
+    /// The functions that answer for libc in the interpreter's domain.
     pub(crate) fn interpositions(&'static self) -> [(&'static str, Interposition); 10] {
         let context = ptr::from_ref(self).expose_provenance();
         // SAFETY: the functions take as many words as those of <signal.h>, the address of a guard that is never freed, and the
@@ -79,7 +80,7 @@ impl Guard {
 
     /// From now on the application's handlers stay: the interpreter is one of a pool.
     pub(crate) fn close(&self) {
-        let _ = self.process.set(Home::current());
+        let _ = self.process.set(ProcessIdentity::current());
     }
 
     /// The interpreter has ended. None of its handlers is called any more.
@@ -90,7 +91,7 @@ impl Guard {
     }
 
     fn guards(&self) -> bool {
-        self.process.get().is_some_and(Home::is_current)
+        self.process.get().is_some_and(ProcessIdentity::is_current)
     }
 
     /// Decides about a call at `caller` that wants `new`. The code has set `own` before, over the program's action.
@@ -124,7 +125,7 @@ impl Guard {
         }
     }
 
-    /// What `sigaction(2)` does, for a call at `caller`.
+    /// Does the work of `sigaction(2)`, for a call at `caller`.
     fn exchange(&self, signal: c_int, new: Option<Action>, caller: usize) -> Result<Action, c_int> {
         if let Some(before) = Trial::exchange(new) {
             return Ok(before);
@@ -139,7 +140,7 @@ impl Guard {
         let new = new.as_ref().map_or(ptr::null(), ptr::from_ref);
         // SAFETY: the action is the caller's, and the place is written if the call succeeds.
         unsafe {
-            match libc::sigaction(signal, new, old.as_mut_ptr()) {
+            match crash::sigaction(signal, new, old.as_mut_ptr()) {
                 0 => Ok(Action::of(old.assume_init_ref())),
                 _ => Err(*libc::__errno_location()),
             }
@@ -164,7 +165,7 @@ impl Trial {
         Self(())
     }
 
-    /// What stood before, of a thread that tries.
+    /// The action set before, on a thread that tries.
     fn exchange(new: Option<Action>) -> Option<Action> {
         if !TRIES.get() {
             return None;
@@ -220,7 +221,7 @@ unsafe extern "C" fn sigaction(
     }
 }
 
-/// What the functions below do that take a handler alone.
+/// The body of the functions below that take a handler alone.
 fn set(signal: c_int, handler: usize, flags: c_int, context: usize, caller: usize) -> usize {
     match guard(context).exchange(signal, Some(Action::new(handler, flags)), caller) {
         Ok(before) => before.handler,

@@ -1,6 +1,6 @@
 //! Rust futures that coroutines await.
 
-use crate::pythons::pools;
+use crate::pythons::each_pool_alone;
 use crate::{AWAIT, awaiting, block_on, each};
 use hydrozoa::{Error, Task};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
@@ -168,17 +168,16 @@ async def await_it(make):
 
 #[test]
 fn loops_that_python_code_runs_await_rust_futures_too() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let later = session
-                .function("later", |session, _| {
-                    let (send, receive) = oneshot::channel();
-                    thread::spawn(move || send.send(3));
-                    session.awaitable(async { receive.await.map_err(Error::host) })
-                })
-                .unwrap();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let later = session
+            .function("later", |session, _| {
+                let (send, receive) = oneshot::channel();
+                thread::spawn(move || send.send(3));
+                session.awaitable(async { receive.await.map_err(Error::host) })
+            })
+            .unwrap();
+        let code = "
 import asyncio
 async def add(later):
     return await later() + sum(await asyncio.gather(later(), later()))
@@ -187,35 +186,33 @@ def run(later):
 def outside(later):
     later().send(None)
 ";
-            let module = session.run(code, "loops.py").unwrap();
-            let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-            let mut before = 0;
-            for round in 0..20 {
-                let sum: i64 = module.call_method("run", (&later,)).unwrap().extract().unwrap();
-                assert_eq!(sum, 9);
-                session.import("gc").unwrap().call_method("collect", ()).unwrap();
-                match round {
-                    0 => before = descriptors(),
-                    // A thread that wakes a future has the descriptor for a moment.
-                    _ => {
-                        while descriptors() > before {
-                            thread::yield_now();
-                        }
+        let module = session.run(code, "loops.py").unwrap();
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let mut before = 0;
+        for round in 0..20 {
+            let sum: i64 = module.call_method("run", (&later,)).unwrap().extract().unwrap();
+            assert_eq!(sum, 9);
+            session.import("gc").unwrap().call_method("collect", ()).unwrap();
+            match round {
+                0 => before = descriptors(),
+                // A thread that wakes a future has the descriptor for a moment.
+                _ => {
+                    while descriptors() > before {
+                        thread::yield_now();
                     }
                 }
             }
-            let error = module.call_method("outside", (&later,)).unwrap_err();
-            assert_eq!(error.to_string(), "RuntimeError: no running event loop");
         }
+        let error = module.call_method("outside", (&later,)).unwrap_err();
+        assert_eq!(error.to_string(), "RuntimeError: no running event loop");
     });
 }
 
 #[test]
 fn a_task_that_nobody_keeps_lives_as_long_as_its_loop_while_it_waits_for_a_rust_future() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let session = pool.acquire().unwrap();
-            let code = "
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let code = "
 import asyncio, gc, weakref
 done = []
 async def wait(later):
@@ -243,62 +240,58 @@ def abandon(later):
     gc.collect()
     return kept() is None
 ";
-            let module = session.run(code, "forgotten.py").unwrap();
-            let (send, receive) = oneshot::channel();
-            let (send, receive) = (Mutex::new(Some(send)), Mutex::new(Some(receive)));
-            let later = session
-                .function("later", move |session, _| {
-                    let receive = receive.lock().unwrap().take();
-                    session.awaitable(async {
-                        match receive {
-                            Some(receive) => receive.await.map_err(Error::host),
-                            None => pending().await,
-                        }
-                    })
+        let module = session.run(code, "forgotten.py").unwrap();
+        let (send, receive) = oneshot::channel();
+        let (send, receive) = (Mutex::new(Some(send)), Mutex::new(Some(receive)));
+        let later = session
+            .function("later", move |session, _| {
+                let receive = receive.lock().unwrap().take();
+                session.awaitable(async {
+                    match receive {
+                        Some(receive) => receive.await.map_err(Error::host),
+                        None => pending().await,
+                    }
                 })
-                .unwrap();
-            let wake = session
-                .function("wake", move |session, _| {
-                    let send = send.lock().unwrap().take().unwrap();
-                    session.object_from(&send.send(3).is_ok())
-                })
-                .unwrap();
-            let done = module.call_method("run", (&later, &wake)).unwrap();
-            assert_eq!(done.repr().unwrap(), "[3]");
-            // A loop that nobody has goes with what its tasks wait for.
-            assert!(module.call_method("abandon", (&later,)).unwrap().truth().unwrap());
-        }
+            })
+            .unwrap();
+        let wake = session
+            .function("wake", move |session, _| {
+                let send = send.lock().unwrap().take().unwrap();
+                session.object_from(&send.send(3).is_ok())
+            })
+            .unwrap();
+        let done = module.call_method("run", (&later, &wake)).unwrap();
+        assert_eq!(done.repr().unwrap(), "[3]");
+        // A loop that nobody has goes with what its tasks wait for.
+        assert!(module.call_method("abandon", (&later,)).unwrap().truth().unwrap());
     });
 }
 
 #[test]
 fn coroutines_of_two_interpreters_wait_for_each_other() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let (send, receive) = oneshot::channel::<i64>();
-            let (send, receive) = (Arc::new(Mutex::new(Some(send))), Mutex::new(Some(receive)));
-            let receives: Task<i64> =
-                pool.interpreters()[0].event_loop().unwrap().spawn(move |session| {
-                    let receive = receive.lock().unwrap().take().unwrap();
-                    session.awaitable(async { receive.await.map_err(Error::host) })
-                });
-            let sends: Task<()> =
-                pool.interpreters()[1].event_loop().unwrap().spawn(move |session| {
-                    let send = session.function("send", move |session, arguments| {
-                        let send = send.lock().unwrap().take().unwrap();
-                        send.send(arguments.extract(0)?).unwrap();
-                        session.none()
-                    })?;
-                    let code = "
+    each_pool_alone(2, |pool| {
+        let (send, receive) = oneshot::channel::<i64>();
+        let (send, receive) = (Arc::new(Mutex::new(Some(send))), Mutex::new(Some(receive)));
+        let receives: Task<i64> =
+            pool.interpreters()[0].event_loop().unwrap().spawn(move |session| {
+                let receive = receive.lock().unwrap().take().unwrap();
+                session.awaitable(async { receive.await.map_err(Error::host) })
+            });
+        let sends: Task<()> = pool.interpreters()[1].event_loop().unwrap().spawn(move |session| {
+            let send = session.function("send", move |session, arguments| {
+                let send = send.lock().unwrap().take().unwrap();
+                send.send(arguments.extract(0)?).unwrap();
+                session.none()
+            })?;
+            let code = "
 import asyncio
 async def send_later(send):
     await asyncio.sleep(0.01)
     send(42)
 ";
-                    session.run(code, "sends.py")?.call_method("send_later", (send,))
-                });
-            block_on(sends).unwrap();
-            assert_eq!(block_on(receives).unwrap(), 42);
-        }
+            session.run(code, "sends.py")?.call_method("send_later", (send,))
+        });
+        block_on(sends).unwrap();
+        assert_eq!(block_on(receives).unwrap(), 42);
     });
 }

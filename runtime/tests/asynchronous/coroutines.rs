@@ -1,6 +1,6 @@
 //! Coroutines that Rust awaits.
 
-use crate::pythons::pools;
+use crate::pythons::each_pool_alone;
 use crate::{block_on, double, each, run, wait_for};
 use hydrozoa::{Error, Handle, Session, Task};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
@@ -158,30 +158,28 @@ fn ten_thousand_dropped_tasks_leave_nothing() {
 
 #[test]
 fn a_lease_lasts_until_its_task_has_ended() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let sleep = |session: Session, pause: f64| {
-                session.spawn::<(), _>(move |session| {
-                    session.import("asyncio")?.call_method("sleep", (pause,))
-                })
-            };
-            let task = sleep(pool.acquire().unwrap(), 1000.0).unwrap();
-            let interpreters = pool.interpreters();
-            let busy = interpreters.iter().position(|one| one.leases() > 0).unwrap();
-            // The pool prefers the other one.
-            assert_ne!(pool.acquire().unwrap().interpreter().index(), busy);
-            drop(task);
-            // The loop's thread has a session while it makes a coroutine.
-            let is_free = |index: usize| {
-                while interpreters[index].leases() > 0 {
-                    thread::yield_now();
-                }
-            };
-            is_free(busy);
-            let mut task = sleep(pool.acquire_on(0).unwrap(), 0.0).unwrap();
-            block_on(&mut task).unwrap();
-            is_free(0);
-        }
+    each_pool_alone(2, |pool| {
+        let sleep = |session: Session, pause: f64| {
+            session.spawn::<(), _>(move |session| {
+                session.import("asyncio")?.call_method("sleep", (pause,))
+            })
+        };
+        let task = sleep(pool.acquire().unwrap(), 1000.0).unwrap();
+        let interpreters = pool.interpreters();
+        let busy = interpreters.iter().position(|one| one.leases() > 0).unwrap();
+        // The pool prefers the other one.
+        assert_ne!(pool.acquire().unwrap().interpreter().index(), busy);
+        drop(task);
+        // The loop's thread has a session while it makes a coroutine.
+        let is_free = |index: usize| {
+            while interpreters[index].leases() > 0 {
+                thread::yield_now();
+            }
+        };
+        is_free(busy);
+        let mut task = sleep(pool.acquire_on(0).unwrap(), 0.0).unwrap();
+        block_on(&mut task).unwrap();
+        is_free(0);
     });
 }
 

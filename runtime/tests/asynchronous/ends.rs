@@ -1,7 +1,7 @@
 //! Ends of interpreters whose event loops have work.
 
 use crate::cycling::{Taken, cycles, patience};
-use crate::pythons::{builders, pools};
+use crate::pythons::{builders, each_pool_alone};
 use crate::{AWAIT, LONG, awaiting, block_on};
 use hydrozoa::{Error, Task};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
@@ -11,12 +11,10 @@ use std::thread;
 
 #[test]
 fn an_interpreter_that_ends_cancels_its_coroutines_and_resolves_their_futures() {
-    alone(PATIENCE, || {
-        for builder in builders(1) {
-            let pool = builder.build().unwrap();
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("ended");
-            let code = "
+    each_pool_alone(1, |pool| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ended");
+        let code = "
 import asyncio, functools
 async def wait(path):
     try:
@@ -27,29 +25,27 @@ async def wait(path):
         with await asyncio.to_thread(functools.partial(open, path, 'a')) as file:
             file.write('x')
 ";
-            let session = pool.acquire().unwrap();
-            let waits = session.run(code, "waits.py").unwrap().getattr("wait").unwrap().keep();
-            drop(session);
-            let events = pool.interpreters()[0].event_loop().unwrap();
-            let spawn = || {
-                let (waits, path) = (waits.clone(), path.clone());
-                events.spawn::<(), _>(move |session| waits.attach(session)?.call((path,)))
-            };
-            let tasks: Vec<_> = (0..20).map(|_| spawn()).collect();
-            let begun: Task<()> =
-                events.spawn(|session| session.import("asyncio")?.call_method("sleep", (0,)));
-            block_on(begun).unwrap();
-            let waiting =
-                thread::spawn(move || tasks.into_iter().map(block_on).collect::<Vec<_>>());
-            pool.close(LONG).unwrap();
-            for result in waiting.join().unwrap() {
-                let error = result.unwrap_err();
-                assert!(matches!(error, Error::Ended { .. }), "{error:?}");
-            }
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), "x".repeat(20));
-            let error = block_on(spawn()).unwrap_err();
-            assert!(error.to_string().starts_with("interpreter 0 has ended"), "{error}");
+        let session = pool.acquire().unwrap();
+        let waits = session.run(code, "waits.py").unwrap().getattr("wait").unwrap().keep();
+        drop(session);
+        let events = pool.interpreters()[0].event_loop().unwrap();
+        let spawn = || {
+            let (waits, path) = (waits.clone(), path.clone());
+            events.spawn::<(), _>(move |session| waits.attach(session)?.call((path,)))
+        };
+        let tasks: Vec<_> = (0..20).map(|_| spawn()).collect();
+        let begun: Task<()> =
+            events.spawn(|session| session.import("asyncio")?.call_method("sleep", (0,)));
+        block_on(begun).unwrap();
+        let waiting = thread::spawn(move || tasks.into_iter().map(block_on).collect::<Vec<_>>());
+        pool.close(LONG).unwrap();
+        for result in waiting.join().unwrap() {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Ended { .. }), "{error:?}");
         }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "x".repeat(20));
+        let error = block_on(spawn()).unwrap_err();
+        assert!(error.to_string().starts_with("interpreter 0 has ended"), "{error}");
     });
 }
 
@@ -104,21 +100,19 @@ async def wait():
 
 #[test]
 fn the_last_session_may_end_on_the_loop_s_thread() {
-    alone(PATIENCE, || {
-        for pool in pools(1) {
-            let events = pool.interpreters()[0].event_loop().unwrap();
-            let (begin, begun) = mpsc::channel();
-            let (go_on, goes_on) = mpsc::channel::<()>();
-            let task: Task<()> = events.spawn(move |session| {
-                begin.send(()).unwrap();
-                session.without_gil(|| goes_on.recv().unwrap());
-                session.import("asyncio")?.call_method("sleep", (1000,))
-            });
-            begun.recv().unwrap();
-            drop(pool);
-            go_on.send(()).unwrap();
-            assert!(matches!(block_on(task), Err(Error::Ended { .. })));
-        }
+    each_pool_alone(1, |pool| {
+        let events = pool.interpreters()[0].event_loop().unwrap();
+        let (begin, begun) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel::<()>();
+        let task: Task<()> = events.spawn(move |session| {
+            begin.send(()).unwrap();
+            session.without_gil(|| goes_on.recv().unwrap());
+            session.import("asyncio")?.call_method("sleep", (1000,))
+        });
+        begun.recv().unwrap();
+        drop(pool);
+        go_on.send(()).unwrap();
+        assert!(matches!(block_on(task), Err(Error::Ended { .. })));
     });
 }
 

@@ -24,7 +24,7 @@ pub fn patience() -> Duration {
     Duration::from_secs(300 + 10 * cycles(0))
 }
 
-/// What the process has, of each kind that the kernel or the C library limits.
+/// The resources of the process, of each kind that the kernel or the C library limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     memory: i64,
@@ -85,7 +85,7 @@ impl Taken {
     }
 }
 
-/// What a cycle may leave.
+/// The most that a cycle may leave behind.
 #[derive(Clone, Copy)]
 pub struct Each {
     pub bytes: i64,
@@ -94,7 +94,7 @@ pub struct Each {
 
 /// Runs `cycle` `first` times and then `count` times, and asserts what each of the latter leaves, as
 /// [`Taken::assert_bounded`] does. Prints what the process has after each twentieth part. Adds a line for each hundredth part to
-/// the file that `HYDROZOA_TEST_CYCLES_CSV` names, as `cargo xtask cycles` reads it.
+/// the file that `HYDROZOA_TEST_CYCLES_CSV` names, as `cargo xtask lab cycles` reads it.
 #[allow(dead_code, reason = "not every test binary counts cycles in this way")]
 pub fn assert_cycles(first: u64, count: u64, each: Each, mut cycle: impl FnMut()) {
     (0..first).for_each(|_| cycle());

@@ -1,4 +1,4 @@
-/* What nvcc makes of a library with three fat binaries: one without variables, one with a constant of a header, and one with a
+/* nvcc's output for a library with three fat binaries: one without variables, one with a constant of a header, and one with a
  * variable that its kernel writes (crt/host_runtime.h and fatbinary_section.h of CUDA 13). */
 #include <stddef.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@ use pythons::builders;
 use std::fs;
 use std::path::Path;
 
-/// What counts of CUDA's runtime here: how many functions it knows, and that the handles are its own.
+/// The relevant part of CUDA's runtime: how many functions it knows, and that the handles are its own.
 const RUNTIME: &str = "
 static int registered, handle;
 void **__cudaRegisterFatBinary(void *binary) { return (void **)&handle; }
@@ -26,7 +26,7 @@ void __cudaRegisterFunction(void **of, const char *host, char *device, const cha
 int functions(void) { return registered; }
 ";
 
-/// What nvcc makes of a library with one kernel.
+/// nvcc's output for a library with one kernel.
 const KERNELS: &str = "
 extern void **__cudaRegisterFatBinary(void *);
 extern void __cudaRegisterFatBinaryEnd(void **);

@@ -1,4 +1,4 @@
-/* What a library has on devices. */
+/* A library's memory on devices. */
 #include <stddef.h>
 
 struct extent { size_t width, height, depth; };
@@ -11,8 +11,9 @@ extern int cudaHostAlloc(void **, size_t, unsigned), cudaFreeHost(void *);
 extern int cudaStreamCreateWithPriority(void **, unsigned, int), cudaStreamDestroy(void *);
 extern int cudaEventCreateWithFlags(void **, unsigned), cudaEventDestroy(void *);
 extern int cudaMemGetInfo(size_t *, size_t *);
+extern int cudaStreamBeginCapture(void *, int), cudaStreamEndCapture(void *, void **), cudaDeviceSynchronize(void);
 
-/* Addresses of memory, or 0 when there is none. */
+/* Addresses of memory, or 0 when out of memory. */
 long take(size_t size) { void *memory = NULL; return cudaMalloc(&memory, size) == 2 ? 0 : (long)memory; }
 long take_later(size_t size) { void *memory = NULL; return cudaMallocAsync(&memory, size, NULL) == 2 ? 0 : (long)memory; }
 int give(long memory) { return cudaFree((void *)memory); }
@@ -46,3 +47,10 @@ int use(void) {
         || cudaEventCreateWithFlags(&event, 2) || cudaFree(memory) || cudaFreeHost(host) || cudaStreamDestroy(stream)
         || cudaEventDestroy(event);
 }
+
+/* Captures in the global mode. */
+static void *stream;
+int begin_capture(void) { return cudaStreamCreateWithPriority(&stream, 1, 0) || cudaStreamBeginCapture(stream, 0); }
+int end_capture(void) { void *graph; return cudaStreamEndCapture(stream, &graph); }
+int wait_for_device(void) { return cudaDeviceSynchronize(); }
+int take_a_little(void) { void *memory; return cudaMalloc(&memory, 64); }

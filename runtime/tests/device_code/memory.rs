@@ -1,7 +1,9 @@
-//! What an interpreter has on devices: within a bound, and until its end.
+//! An interpreter's memory on devices: within a bound, and until its end.
 
 use crate::device::{END, with_device};
 use hydrozoa::Pool;
+use std::thread;
+use std::time::Duration;
 
 const KIB: usize = 1 << 10;
 
@@ -78,6 +80,41 @@ fn an_interpreter_s_end_gives_back_what_it_had_on_all_devices() {
                 pool.replace(index).unwrap().close(END).unwrap();
             }
             assert_eq!(of_runtime("live_things()"), 0);
+        }
+    });
+}
+
+#[test]
+fn an_interpreter_s_capture_of_a_graph_forbids_other_interpreters_nothing() {
+    with_device!("captured-device", "memory.c", |device| {
+        for pool in device.pools() {
+            let pool = pool.build().unwrap();
+            let ask = |index: usize, call: &str| device.ask(&pool.acquire_on(index).unwrap(), call);
+            assert_eq!(ask(0, "begin_capture()"), 0);
+            thread::scope(|scope| {
+                assert_eq!(scope.spawn(|| ask(1, "take_a_little()")).join().unwrap(), 0);
+                // The device is waited for when the capture has ended.
+                let waiting = scope.spawn(|| ask(1, "wait_for_device()"));
+                thread::sleep(Duration::from_millis(200));
+                assert!(!waiting.is_finished());
+                assert_eq!(ask(0, "end_capture()"), 0);
+                assert_eq!(waiting.join().unwrap(), 0);
+            });
+            // It is waited for too while it begins, which takes a moment.
+            thread::scope(|scope| {
+                let beginning = scope.spawn(|| ask(0, "begin_capture()"));
+                thread::sleep(Duration::from_millis(50));
+                let waiting = scope.spawn(|| ask(1, "wait_for_device()"));
+                assert_eq!((beginning.join().unwrap(), ask(0, "end_capture()")), (0, 0));
+                assert_eq!(waiting.join().unwrap(), 0);
+            });
+            // Calls that are forbidden within an interpreter still fail.
+            assert_eq!((ask(0, "begin_capture()"), ask(0, "wait_for_device()")), (0, 900));
+            assert_eq!((ask(0, "end_capture()"), ask(1, "wait_for_device()")), (901, 0));
+            // An interpreter that ends leaves no capture behind.
+            assert_eq!(ask(0, "begin_capture()"), 0);
+            pool.replace(0).unwrap().close(END).unwrap();
+            assert_eq!(ask(1, "wait_for_device()"), 0);
         }
     });
 }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SUCCESS = 0, NO_MEMORY = 2, INVALID_VALUE = 1, INVALID_SYMBOL = 13, INVALID_KERNEL = 98 };
 enum { ROOM = 256 };
@@ -19,7 +20,7 @@ static struct kernel kernels[ROOM];
 static struct variable variables[ROOM];
 static int binary_count, kernel_count, variable_count;
 
-/* What tests ask. */
+/* Functions for tests. */
 int registered_binaries(void) { return binary_count; }
 int registered_kernels(void) { return kernel_count; }
 int registered_variables(void) { return variable_count; }
@@ -203,13 +204,59 @@ int live_things(void) {
 
 int waits_for(int of) { return synchronized[of]; }
 
+/* Captures of graphs: by whom, in which mode (0 is the global one), and whether something forbidden has spoilt it. */
+enum { UNSUPPORTED = 900, INVALIDATED = 901 };
+struct capture { struct capture *next; void *stream; int *thread, mode, spoilt; };
+static struct capture *captures;
+
+static int spoil(int only_global) {
+    int count = 0;
+    pthread_mutex_lock(&mutex);
+    for (struct capture *one = captures; one; one = one->next)
+        if (!one->spoilt && !(only_global && (one->mode || one->thread == &device)))
+            one->spoilt = ++count;
+    pthread_mutex_unlock(&mutex);
+    return count ? UNSUPPORTED : SUCCESS;
+}
+
+int cudaStreamBeginCapture(void *stream, int how) {
+    struct capture *one = malloc(sizeof *one);
+    usleep(100000);
+    pthread_mutex_lock(&mutex);
+    *one = (struct capture){ captures, stream, &device, how, 0 };
+    captures = one;
+    pthread_mutex_unlock(&mutex);
+    return SUCCESS;
+}
+
+int cudaStreamEndCapture(void *stream, void **graph) {
+    int status = INVALID_VALUE;
+    *graph = NULL;
+    pthread_mutex_lock(&mutex);
+    for (struct capture **place = &captures; *place; place = &(*place)->next) {
+        struct capture *one = *place;
+        if (one->stream != stream)
+            continue;
+        status = one->spoilt ? INVALIDATED : SUCCESS;
+        *place = one->next;
+        free(one);
+        break;
+    }
+    pthread_mutex_unlock(&mutex);
+    return status;
+}
+
 int cudaGetDevice(int *out) { *out = device; return SUCCESS; }
 int cudaSetDevice(int other) { device = other; return SUCCESS; }
-int cudaDeviceSynchronize(void) { synchronized[device] += mode == 2; return SUCCESS; }
+int cudaDeviceSynchronize(void) { synchronized[device] += mode == 2; return spoil(0); }
 int cudaThreadExchangeStreamCaptureMode(int *other) { int before = mode; mode = *other; *other = before; return SUCCESS; }
 int cudaMemGetInfo(size_t *unused, size_t *total) { *total = SIZE; *unused = SIZE - taken(device); return SUCCESS; }
 
-int cudaMalloc(void **out, size_t size) { return taken(device) + size > SIZE ? NO_MEMORY : make(out, size); }
+int cudaMalloc(void **out, size_t size) {
+    int forbidden = spoil(1);
+    return forbidden ? forbidden : taken(device) + size > SIZE ? NO_MEMORY : make(out, size);
+}
+
 int cudaMallocAsync(void **out, size_t size, void *stream) { return cudaMalloc(out, size); }
 int cudaFree(void *address) { return unmake(address); }
 int cudaFreeAsync(void *address, void *stream) { return unmake(address); }
@@ -229,6 +276,11 @@ int cudaMalloc3D(struct pitched *out, struct extent extent) {
 int cudaHostAlloc(void **out, size_t size, unsigned flags) { return flags == 3 ? make(out, 0) : INVALID_VALUE; }
 int cudaFreeHost(void *address) { return unmake(address); }
 int cudaStreamCreateWithPriority(void **out, unsigned flags, int priority) { return make(out, 0); }
-int cudaStreamDestroy(void *stream) { return unmake(stream); }
+int cudaStreamDestroy(void *stream) {
+    void *graph;
+    cudaStreamEndCapture(stream, &graph);
+    return unmake(stream);
+}
+
 int cudaEventCreateWithFlags(void **out, unsigned flags) { return make(out, 0); }
 int cudaEventDestroy(void *event) { return unmake(event); }

@@ -31,7 +31,7 @@ fn launched(device: &Device, session: &Session) -> [i64; 3] {
     [0, 1, 2].map(|which| after[which] - before[which])
 }
 
-/// What [`launched`] is where all launches reach their kernels.
+/// The value of [`launched`] if all launches reach their kernels.
 fn expected() -> [i64; 3] {
     let launches: i64 = WAYS.iter().map(|(_, times)| times).sum();
     [1, 2, 3].map(|times| times * launches)

@@ -35,7 +35,7 @@ def start(path, at_the_end, begun):
     else: threading.Thread(target=work, daemon=True).start()
 ";
 
-/// What the process does that exits with status 3.
+/// The work of the process that exits with status 3.
 fn exits(pool: Pool, path: &str, case: &str) -> ! {
     let session = pool.acquire().unwrap();
     let start = session.run(CODE, "start.py").unwrap().getattr("start").unwrap();

@@ -142,7 +142,7 @@ def start(*arguments, **options):
     }
 }
 
-/// What it says would be printed while the interpreter closes `sys.stderr`, and CPython ends the process for that.
+/// Its message would be printed while the interpreter closes `sys.stderr`, and CPython ends the process for that.
 #[test]
 fn a_daemon_thread_in_a_host_function_ends_with_its_interpreter_without_a_word() {
     const CODE: &str = "

@@ -1,7 +1,7 @@
 //! Interpreters that end while threads of theirs are inside native code.
 
 use crate::ending::ends;
-use crate::pythons::builders;
+use crate::pythons::{each_pool_alone, pools};
 use hydrozoa::Session;
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::Workshop;
@@ -85,8 +85,7 @@ fn a_thread_inside_native_code_is_left_where_it_is_when_its_interpreter_ends() {
     alone(PATIENCE, || {
         let shop = Workshop::new("native_ends");
         let library = shop.build("libnative++.so", SOURCE, &["-std=c++17", "-pthread"]);
-        for builder in builders(2) {
-            let pool = builder.build().unwrap();
+        for pool in pools(2) {
             let session = pool.acquire_on(0).unwrap();
             let ended = ends(&session);
             let (mut reader, writer) = start(&session, library.to_str().unwrap());
@@ -113,38 +112,36 @@ fn a_thread_inside_native_code_is_left_where_it_is_when_its_interpreter_ends() {
 
 #[test]
 fn a_thread_in_a_host_function_is_left_there_when_its_interpreter_ends() {
-    alone(PATIENCE, || {
-        for builder in builders(2) {
-            let pool = builder.build().unwrap();
-            let session = pool.acquire_on(0).unwrap();
-            let (tell, told) = std::sync::mpsc::channel();
-            let (release, released) = std::sync::mpsc::channel::<()>();
-            let (tell, released) = (std::sync::Mutex::new(tell), std::sync::Mutex::new(released));
-            let wait = session.function("wait", move |session, _| {
-                session.without_gil(|| {
-                    let _dropped = tell.lock().unwrap();
-                    _dropped.send(()).unwrap();
-                    released.lock().unwrap().recv().unwrap();
-                    _dropped.send(()).unwrap();
-                });
-                session.none()
+    each_pool_alone(2, |pool| {
+        let session = pool.acquire_on(0).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (tell, released) = (std::sync::Mutex::new(tell), std::sync::Mutex::new(released));
+        let wait = session.function("wait", move |session, _| {
+            session.without_gil(|| {
+                let _dropped = tell.lock().unwrap();
+                _dropped.send(()).unwrap();
+                released.lock().unwrap().recv().unwrap();
+                _dropped.send(()).unwrap();
             });
-            let code = "import threading\ndef start(wait): threading.Thread(target=wait, daemon=True).start()";
-            let start = session.run(code, "start.py").unwrap().getattr("start").unwrap();
-            start.call((&wait.unwrap(),)).unwrap();
-            drop(start);
-            told.recv().unwrap();
-            drop(session);
-            // The function has a reference to the interpreter, so it ends after the function.
-            let old = pool.replace(0).unwrap();
-            let _ = old.close(Duration::from_millis(100));
-            release.send(()).unwrap();
-            told.recv().unwrap();
-            thread::sleep(Duration::from_millis(200));
-            for index in 0..2 {
-                let session = pool.acquire_on(index).unwrap();
-                assert_eq!(session.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
-            }
+            session.none()
+        });
+        let code =
+            "import threading\ndef start(wait): threading.Thread(target=wait, daemon=True).start()";
+        let start = session.run(code, "start.py").unwrap().getattr("start").unwrap();
+        start.call((&wait.unwrap(),)).unwrap();
+        drop(start);
+        told.recv().unwrap();
+        drop(session);
+        // The function has a reference to the interpreter, so it ends after the function.
+        let old = pool.replace(0).unwrap();
+        let _ = old.close(Duration::from_millis(100));
+        release.send(()).unwrap();
+        told.recv().unwrap();
+        thread::sleep(Duration::from_millis(200));
+        for index in 0..2 {
+            let session = pool.acquire_on(index).unwrap();
+            assert_eq!(session.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
         }
     });
 }

@@ -1,6 +1,6 @@
 //! Errors of pools, sessions and calls: [`hydrozoa::Error`].
 
-use crate::pythons::{builders, pools, pythons};
+use crate::pythons::{builders, pool, pythons};
 use crate::{directory, says};
 use hydrozoa::convert::OutOfRange;
 use hydrozoa::{DataType, Device, DeviceError, Error, Integer, Pool, Session, Tensor};
@@ -9,11 +9,6 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
-
-/// One pool, since what is tested here does not depend on the version of Python.
-fn pool(interpreters: usize) -> Pool {
-    pools(interpreters).next().unwrap()
-}
 
 /// A function that loops until it is interrupted.
 fn endless(session: &Session) -> hydrozoa::Object<'_> {
@@ -68,6 +63,17 @@ fn a_call_that_is_too_late_says_where_it_was_and_what_sets_the_limit() {
         &["exceeded its deadline", "Error::traceback", "Session::with_deadline sets the limit)"],
     );
     assert!(error.traceback().unwrap().contains("in endless"));
+}
+
+#[test]
+fn a_crash_that_is_contained_says_where_it_was() {
+    let builder = Pool::builder().interpreters(1).python(pythons().values().next().unwrap());
+    let pool = builder.contain_crashes(true).build().unwrap();
+    let session = pool.acquire().unwrap();
+    let error = session.run("import ctypes\nctypes.string_at(0)", "crash.py").unwrap_err();
+    assert!(matches!(&error, Error::Crashed { report } if report.contains("line 2 in <module>")));
+    let words = "SIGSEGV in interpreter 0 (index 0): no memory is mapped at 0x0";
+    says(&error, &["the interpreter has crashed (Error::Crashed has the report): ", words]);
 }
 
 #[test]

@@ -23,13 +23,19 @@ fn what_is_no_python_is_refused_with_what_to_do() {
         fs::write(&path, content).unwrap();
         path
     };
-    let missing = refusal(&place.join("missing"));
-    assert_eq!(missing, Refusal::Missing);
-    says(&missing, &["it does not exist; check the path"]);
-
-    let empty = refusal(&place);
-    assert_eq!(empty, Refusal::NotPython);
-    says(&empty, &["it is neither a libpython3.X.so, ", "; name one of these"]);
+    let is = |path: &Path, expected: Refusal, parts: &[&str]| {
+        let found = refusal(path);
+        assert_eq!(found, expected);
+        says(&found, parts);
+    };
+    is(&place.join("missing"), Refusal::Missing, &["it does not exist; check the path"]);
+    let neither = ["it is neither a libpython3.X.so, ", "; name one of these"];
+    is(&place, Refusal::NotPython, &neither);
+    is(&file("libpython3.so", b""), Refusal::NotPython, &neither);
+    let served = ["it is Python 3.8; this build serves 3.", "; name one of these"];
+    is(&file("libpython3.8.so.1.0", b""), Refusal::Version("3.8".to_owned()), &served);
+    let usual = ["it is a free-threaded build", "; name the usual build"];
+    is(&file("libpython3.13t.so.1.0", b""), Refusal::Flavour("free-threaded"), &usual);
 
     let absent = refusal(Path::new(&format!("3.{}.999", pythons().keys().next().unwrap())));
     assert!(matches!(absent, Refusal::NotInstalled(_)), "{absent:?}");
@@ -37,42 +43,30 @@ fn what_is_no_python_is_refused_with_what_to_do() {
     says(&absent, &["has this version; install it, or name one that there is: ", &there]);
     assert!(there.starts_with("3."), "{there}");
 
-    let old = refusal(&file("libpython3.8.so.1.0", b""));
-    assert!(matches!(old, Refusal::Version(_)), "{old:?}");
-    says(&old, &["it is Python 3.8; this build serves 3.", "; name one of these"]);
-
-    let threaded = refusal(&file("libpython3.13t.so.1.0", b""));
-    assert!(matches!(threaded, Refusal::Flavour(_)), "{threaded:?}");
-    says(&threaded, &["it is a free-threaded build", "; name the usual build"]);
-
-    let cut = refusal(&file("libpython3.12.so.1.0", b"\x7fELF"));
-    assert!(matches!(cut, Refusal::Machine(_)), "{cut:?}");
-    says(&cut, &["it is not for this machine: ", "; install it again, or name another"]);
+    let mut whole = fs::read(std::env::current_exe().unwrap()).unwrap();
+    whole.truncate(4096);
+    let mut foreign = whole.clone();
+    foreign[18] ^= 0xff;
+    for damaged in [&b"\x7fELF"[..], &foreign] {
+        let refused = refusal(&file("libpython3.12.so.1.0", damaged));
+        assert!(matches!(refused, Refusal::Machine(_)), "{refused:?}");
+        says(&refused, &["it is not for this machine: ", "; install it again, or name another"]);
+    }
+    let bare = refusal(&file("libpython3.12.so.1.0", &whole));
+    assert!(matches!(bare, Refusal::NoStandardLibrary(_)), "{bare:?}");
+    says(&bare, &["no lib/python3.12/os.py above it; install Python again"]);
 
     let endless = place.join("libpython3.12.so.1");
     std::os::unix::fs::symlink("libpython3.12.so.1", &endless).unwrap();
     let unreadable = refusal(&endless);
     assert!(matches!(unreadable, Refusal::Unreadable(_)), "{unreadable:?}");
-    says(
-        &unreadable,
-        &[
-            "it cannot be read: ",
-            ": Too many levels of",
-            "; let this user read it, or name another",
-        ],
-    );
-
-    let mut whole = fs::read(std::env::current_exe().unwrap()).unwrap();
-    whole.truncate(4096);
-    let bare = refusal(&file("libpython3.12.so.1.0", &whole));
-    assert!(matches!(bare, Refusal::NoStandardLibrary(_)), "{bare:?}");
-    says(&bare, &["no lib/python3.12/os.py above it; install Python again"]);
+    let parts = ["it cannot be read: ", ": Too many levels of", "; let this user read it, "];
+    says(&unreadable, &[&parts[..], &["or name another"]].concat());
 
     let script = file("python3", b"#!/bin/sh\necho broken >&2\nexit 1\n");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let broken = refusal(&script);
-    assert!(matches!(broken, Refusal::DoesNotRun(_)), "{broken:?}");
-    says(&broken, &["it does not run: broken; install it again, or name another"]);
+    let again = ["it does not run: broken; install it again, or name another"];
+    is(&script, Refusal::DoesNotRun("broken".to_owned()), &again);
 }
 
 #[test]
@@ -141,8 +135,14 @@ fn an_installation_without_a_shared_library_is_refused_with_how_to_build_one() {
     fs::write(place.join("lib/python3.12/os.py"), "").unwrap();
     fs::create_dir_all(place.join("bin")).unwrap();
     fs::write(place.join("bin/python3.12"), "").unwrap();
-    let unshared = refusal(&place);
-    assert!(matches!(unshared, Refusal::Static { .. }), "{unshared:?}");
-    let parts = ["it is built without a shared library (no libpython3.12.so", "--enable-shared"];
-    says(&unshared, &[&parts[..], &["or install the distribution's libpython package"]].concat());
+    for named in [place.clone(), place.join("bin/python3.12")] {
+        let unshared = refusal(&named);
+        assert!(matches!(unshared, Refusal::Static { .. }), "{unshared:?}");
+        let parts =
+            ["it is built without a shared library (no libpython3.12.so", "--enable-shared"];
+        says(
+            &unshared,
+            &[&parts[..], &["or install the distribution's libpython package"]].concat(),
+        );
+    }
 }

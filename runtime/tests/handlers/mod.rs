@@ -1,6 +1,6 @@
 //! Handlers that code of several interpreters installs for one signal.
 
-use crate::pythons::pools;
+use crate::pythons::{each_pool_alone, pools};
 use crate::{dispositions, install, other_handler};
 use hydrozoa::Session;
 use hydrozoa_testkit::alone::{PATIENCE, alone};
@@ -44,48 +44,44 @@ fn take_stack_for_signals(size: usize) {
 
 #[test]
 fn handlers_of_two_interpreters_go_with_their_interpreters_in_either_order() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let before = dispositions();
-            for [first, second] in [[0, 1], [1, 0]] {
-                let [zero, one] = [0, 1].map(|index| {
-                    let session = pool.acquire_on(index).unwrap();
-                    session.run("import faulthandler\nfaulthandler.enable()", "enable").unwrap();
-                    register(&session, libc::SIGUSR1, false)
-                });
-                // The newest handler is the process's.
-                assert_eq!(grown(libc::SIGUSR1, [&zero, &one]), [false, true]);
-                drop(pool.replace(first).unwrap());
-                assert_eq!(grown(libc::SIGUSR1, [&zero, &one]), [first == 1, first == 0]);
-                let kept = dispositions();
-                drop(pool.replace(second).unwrap());
-                assert_ne!(dispositions(), kept);
-                assert_eq!(dispositions(), before);
-            }
+    each_pool_alone(2, |pool| {
+        let before = dispositions();
+        for [first, second] in [[0, 1], [1, 0]] {
+            let [zero, one] = [0, 1].map(|index| {
+                let session = pool.acquire_on(index).unwrap();
+                session.run("import faulthandler\nfaulthandler.enable()", "enable").unwrap();
+                register(&session, libc::SIGUSR1, false)
+            });
+            // The newest handler is the process's.
+            assert_eq!(grown(libc::SIGUSR1, [&zero, &one]), [false, true]);
+            drop(pool.replace(first).unwrap());
+            assert_eq!(grown(libc::SIGUSR1, [&zero, &one]), [first == 1, first == 0]);
+            let kept = dispositions();
+            drop(pool.replace(second).unwrap());
+            assert_ne!(dispositions(), kept);
+            assert_eq!(dispositions(), before);
         }
     });
 }
 
 #[test]
 fn a_handler_that_is_taken_back_leaves_that_of_another_interpreter() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let before = dispositions();
-            let sessions = [0, 1].map(|index| pool.acquire_on(index).unwrap());
-            let [zero, one] = sessions.each_ref().map(|it| register(it, libc::SIGUSR1, false));
-            let unregister = |index: usize| {
-                sessions[index]
-                    .run("import faulthandler\nfaulthandler.unregister(10)", "unregister")
-                    .unwrap();
-            };
-            unregister(0);
-            assert_eq!(grown(libc::SIGUSR1, [&zero, &one]), [false, true]);
-            let zero = register(&sessions[0], libc::SIGUSR1, false);
-            unregister(0);
-            assert_eq!(grown(libc::SIGUSR1, [&zero, &one]), [false, true]);
-            unregister(1);
-            assert_eq!(dispositions(), before);
-        }
+    each_pool_alone(2, |pool| {
+        let before = dispositions();
+        let sessions = [0, 1].map(|index| pool.acquire_on(index).unwrap());
+        let [zero, one] = sessions.each_ref().map(|it| register(it, libc::SIGUSR1, false));
+        let unregister = |index: usize| {
+            sessions[index]
+                .run("import faulthandler\nfaulthandler.unregister(10)", "unregister")
+                .unwrap();
+        };
+        unregister(0);
+        assert_eq!(grown(libc::SIGUSR1, [&zero, &one]), [false, true]);
+        let zero = register(&sessions[0], libc::SIGUSR1, false);
+        unregister(0);
+        assert_eq!(grown(libc::SIGUSR1, [&zero, &one]), [false, true]);
+        unregister(1);
+        assert_eq!(dispositions(), before);
     });
 }
 
@@ -114,7 +110,7 @@ fn handlers_that_chain_call_those_of_the_other_interpreters_and_stay() {
     });
 }
 
-/// A library that handles signals by each function of the C library that does so. What it returns is what stood before.
+/// A library that handles signals by each function of the C library that does so. It returns the former handlers.
 const HANDLING: &str = "
 #define _GNU_SOURCE
 #include <errno.h>
@@ -192,21 +188,19 @@ fn code_in_c_sees_its_own_handlers_and_the_program_s_and_none_of_another_interpr
 
 #[test]
 fn a_handler_that_the_program_puts_over_those_of_interpreters_stays() {
-    alone(PATIENCE, || {
-        for pool in pools(2) {
-            let before = dispositions();
-            let files = [0, 1]
-                .map(|index| register(&pool.acquire_on(index).unwrap(), libc::SIGUSR1, false));
-            install(libc::SIGUSR1, other_handler);
-            let installed = dispositions();
-            assert_eq!(grown(libc::SIGUSR1, files.each_ref()), [false; 2]);
-            drop(pool.replace(1).unwrap());
-            assert_eq!(dispositions(), installed);
-            drop(pool);
-            assert_eq!(dispositions(), installed);
-            // SAFETY: zero is a value of every field, and SIG_DFL an action.
-            unsafe { libc::sigaction(libc::SIGUSR1, &mem::zeroed(), ptr::null_mut()) };
-            assert_eq!(dispositions(), before);
-        }
+    each_pool_alone(2, |pool| {
+        let before = dispositions();
+        let files =
+            [0, 1].map(|index| register(&pool.acquire_on(index).unwrap(), libc::SIGUSR1, false));
+        install(libc::SIGUSR1, other_handler);
+        let installed = dispositions();
+        assert_eq!(grown(libc::SIGUSR1, files.each_ref()), [false; 2]);
+        drop(pool.replace(1).unwrap());
+        assert_eq!(dispositions(), installed);
+        drop(pool);
+        assert_eq!(dispositions(), installed);
+        // SAFETY: zero is a value of every field, and SIG_DFL an action.
+        unsafe { libc::sigaction(libc::SIGUSR1, &mem::zeroed(), ptr::null_mut()) };
+        assert_eq!(dispositions(), before);
     });
 }

@@ -145,18 +145,6 @@ def look_closely(kind):
     return wrong
 ";
 
-/// A generator of random numbers that needs no package (Marsaglia, Xorshift RNGs, 2003).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
@@ -171,14 +159,14 @@ fn wrongs(session: &Session, look: &str, kind: &str) -> Vec<String> {
 }
 
 /// Interrupts one kind of work so many times, by a deadline or by a handle. The longest time from interrupt to end.
-fn interrupt(session: &Session, kind: &str, times: u64, random: &mut Random) -> Duration {
+fn interrupt(session: &Session, kind: &str, times: u64, random: &mut fastrand::Rng) -> Duration {
     let work = session.import("work").unwrap();
     let handle = session.interrupt_handle();
     let mut longest = Duration::ZERO;
     for time in 0..times {
-        let limit = Duration::from_micros(200 + random.below(3000));
+        let limit = Duration::from_micros(200 + random.u64(..3000));
         let begin = Instant::now();
-        let error = if random.below(4) > 0 {
+        let error = if random.u8(..4) > 0 {
             session.with_deadline(limit, || work.call_method(kind, ())).map(drop)
         } else {
             thread::scope(|scope| {
@@ -216,7 +204,7 @@ fn patience(kinds: u32) -> Duration {
 
 fn stress(kinds: &[&str]) {
     let seed = number("HYDROZOA_TEST_SEED", 1);
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = fastrand::Rng::with_seed(seed);
     for pool in pools(1).map(with_work) {
         let session = pool.acquire().unwrap();
         let version: String = session.eval("__import__('sys').version").unwrap().extract().unwrap();
@@ -272,8 +260,8 @@ def work(seconds):
     forever()
 ";
 
-/// Calls `work` with a deadline that passes in a finalizer that takes so long. What was swallowed there, how long the call
-/// took, and how often it was reported.
+/// Calls `work` with a deadline that passes in a finalizer that takes so long. Returns the exceptions swallowed there, how long
+/// the call took, and its reports as stuck.
 fn deadline_in_a_finalizer(
     builder: hydrozoa::Builder,
     seconds: f64,
@@ -286,7 +274,7 @@ fn deadline_in_a_finalizer(
     let session = pool.acquire().unwrap();
     let module = session.import("finalizer").unwrap();
     let limit = Duration::from_millis(50);
-    // What the first one needs is imported.
+    // The modules for the first one are imported.
     session.with_deadline(limit, || module.call_method("forever", ()).map(drop)).unwrap_err();
     let begin = Instant::now();
     let error = session.with_deadline(limit, || module.call_method("work", (seconds,)));

@@ -1,6 +1,7 @@
 //! The Pythons that tests run on: one of each minor version that the machine has.
 
-use hydrozoa::{Builder, Pool, python};
+use hydrozoa::{Builder, Pool, Session, python};
+use hydrozoa_testkit::alone::{PATIENCE, alone};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix;
@@ -18,7 +19,7 @@ pub fn pythons() -> &'static BTreeMap<u8, PathBuf> {
         }
         assert!(
             !found.is_empty(),
-            "these tests need a shared CPython 3.10 or later, and there is none:\n{}",
+            "these tests need a shared CPython 3.10 or later, and found none:\n{}",
             candidates.iter().map(|one| format!("  {one}\n")).collect::<String>()
         );
         found
@@ -37,6 +38,33 @@ pub fn builders(interpreters: usize) -> impl Iterator<Item = Builder> {
 #[allow(dead_code, reason = "not every test binary starts pools")]
 pub fn pools(interpreters: usize) -> impl Iterator<Item = Pool> {
     builders(interpreters).map(|builder| builder.build().unwrap())
+}
+
+/// A pool of one version, with so many interpreters.
+#[allow(dead_code, reason = "not every test binary starts pools")]
+pub fn pool(interpreters: usize) -> Pool {
+    pools(interpreters).next().unwrap()
+}
+
+/// Asserts that calls on the session are right.
+#[allow(dead_code, reason = "not every test binary asserts it")]
+#[track_caller]
+pub fn works(session: &Session) {
+    assert_eq!(session.eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
+}
+
+/// Calls `test` with a session on each version.
+#[allow(dead_code, reason = "not every test binary starts pools")]
+pub fn each(test: impl Fn(&Session)) {
+    for pool in pools(1) {
+        test(&pool.acquire().unwrap());
+    }
+}
+
+/// Calls `test` in a process of its own, with a pool of each version. The test function itself calls this.
+#[allow(dead_code, reason = "not every test binary starts pools")]
+pub fn each_pool_alone<F: Fn(Pool)>(interpreters: usize, test: F) {
+    alone(PATIENCE, || pools(interpreters).for_each(test));
 }
 
 /// A virtual environment without packages, and its directory for them. Folders of the same name are used again.

@@ -1,4 +1,4 @@
-//! What is got from an object belongs to the same session.
+//! An object's attributes belong to the same session.
 
 use hydrozoa::{Object, Pool};
 

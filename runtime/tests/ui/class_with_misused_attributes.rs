@@ -1,4 +1,4 @@
-//! What the attribute macros refuse, each with words of its own.
+//! Misuses that the attribute macros refuse, each with words of its own.
 
 struct Counter(i64);
 

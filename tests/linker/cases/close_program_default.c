@@ -3,7 +3,7 @@
 //# Lib: user.so
 //# Lib: main.so
 //# Modes: program; other domains keep what they have loaded
-/* What a library has found by RTLD_DEFAULT stays as long as the library does, as if a relocation had bound it. */
+/* A definition found by RTLD_DEFAULT stays as long as its finder, as if a relocation had bound it. */
 #include "case.h"
 #if defined PROVIDER
 int value = 5;

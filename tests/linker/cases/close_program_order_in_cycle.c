@@ -7,10 +7,10 @@
 //# Lib: main.so head.so
 //# Steps: 1
 //# Modes: program; other domains have an order of their own at the end
-/* What stays when the library that was opened last goes has a scope of its own from then on, of what it
-   names itself, also for the order of destructors (glibc, elf/dl-close.c, _dl_close_worker); and that
-   order looks at needs a second time only if something is bound to what it does not need (glibc,
-   elf/dl-sort-maps.c). In a cycle both are seen. Random seed 3110. */
+/* A library that stays when the one opened last goes gets a scope of its own from then on, of the
+   libraries it names, also for the order of destructors (glibc, elf/dl-close.c, _dl_close_worker);
+   and that order looks at needs a second time only if something is bound to what it does not need
+   (glibc, elf/dl-sort-maps.c). In a cycle both are seen. Random seed 3110. */
 #include "case.h"
 #if defined STUB || defined OTHER
 int nothing;

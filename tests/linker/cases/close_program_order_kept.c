@@ -6,9 +6,9 @@
 //# Lib: main.so
 //# Steps: 1
 //# Modes: program; other domains have an order of their own at the end
-/* What is opened with RTLD_NODELETE stays for good from the first binding of its own load on: what is
-   bound to it does not end before it for that (glibc, elf/dl-open.c, dl_open_worker_begin, and
-   elf/dl-lookup.c, add_dependency). Random seed 1413. */
+/* A library opened with RTLD_NODELETE stays for good from the first binding of its own load on:
+   libraries bound to it do not end before it for that (glibc, elf/dl-open.c, dl_open_worker_begin,
+   and elf/dl-lookup.c, add_dependency). Random seed 1413. */
 #include "case.h"
 #if defined STUB
 int nothing;

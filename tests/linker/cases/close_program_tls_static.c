@@ -2,7 +2,7 @@
 //# Lib: dep.so -ftls-model=initial-exec
 //# Lib: main.so
 //# Modes: program; other domains keep what they have loaded
-/* Static TLS is given back by an unload, and begins anew for whoever has it next, also in threads
+/* Static TLS is given back by an unload, and begins anew for its next user, also in threads
    that wrote to it before: more is asked for here, one after the other, than there is at once. */
 #include "case.h"
 #include <pthread.h>

@@ -1,7 +1,7 @@
 //# Area: mapping
 //# Lib: main.so
 //# Linkers: bfd lld mold
-/* A bss of 300 MiB costs what is touched. */
+/* A bss of 300 MiB costs only the pages touched. */
 #include "case.h"
 static char big[300u << 20];
 void test(void)

@@ -4,7 +4,8 @@
 //# Lib: main.so
 //# Steps: 1
 //# Modes: program; in other domains a library keeps the scope of its own load
-/* RTLD_DEFAULT of a library finds what a later load that needs it has brought (glibc, elf/dl-open.c,
+/* RTLD_DEFAULT of a library finds the definitions of a later load that needs it (glibc,
+   elf/dl-open.c,
    update_scopes). Random seed 1457. */
 #include "case.h"
 #if defined NEEDED

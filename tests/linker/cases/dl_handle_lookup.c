@@ -2,7 +2,7 @@
 //# Lib: deep.so
 //# Lib: dep.so deep.so
 //# Lib: main.so
-/* dlsym on a handle: the library, then what it needs. */
+/* dlsym on a handle: the library, then its dependencies. */
 #include "case.h"
 #if defined DEEP
 int deep = 1, both = 11;

@@ -4,7 +4,7 @@
 //# Expect-ours: closed -1: dlclose: no handle was given
 //# Expect-ours: asked -1: dlinfo: no handle was given
 //# Steps: 1
-/* What a failed dlopen gave is no handle: passing it on is an error, also from a constructor. */
+/* A failed dlopen gives no handle: passing its result on is an error, also from a constructor. */
 #include "case.h"
 #include <link.h>
 CONSTRUCTOR static void begin(void)

@@ -2,7 +2,7 @@
 //# Lib: second.so
 //# Lib: first.so
 //# Lib: main.so first.so second.so
-/* RTLD_NEXT: a wrapper finds what it wraps. */
+/* RTLD_NEXT: a wrapper finds the function that it wraps. */
 #include "case.h"
 #if defined SECOND
 int who(void) { return 2; }

@@ -2,7 +2,7 @@
 //# Lib: dep.so
 //# Lib: main.so dep.so
 //# Open: main.so GLOBAL
-/* dlopen(NULL) is the program: what is global is found through it. */
+/* dlopen(NULL) is the program: it finds global definitions. */
 #include "case.h"
 #ifdef DEP
 int value = 3;

@@ -2,7 +2,7 @@
 //# Lib: dep.so
 //# Lib: main.so dep.so
 //# Close: the order of destructors is compared
-/* Closing destroys the library before what it needs. */
+/* Closing destroys the library before its dependencies. */
 #include "case.h"
 #ifdef DEP
 DESTRUCTOR static void end(void) { say("end dep"); }

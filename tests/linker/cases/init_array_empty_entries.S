@@ -1,11 +1,12 @@
 //# Area: constructors
 //# Lib: main.so
-//# Differs: glibc calls whatever the array holds, and dies of an entry that is no function
+//# Differs: glibc calls whatever the array holds, and crashes on an entry that is not a function
 //# Expect-output: first
 //# Expect-output: second
 //# Expect-output: test
 //# Expect-output: test
 /* Entries 0 and -1 of DT_INIT_ARRAY and DT_FINI_ARRAY, as old linkers put at the ends of .ctors. */
+#include "assembly.h"
         .section .init_array,"aw"
         .balign 8
         .quad 0
@@ -32,10 +33,7 @@ second:
         leaq second_text(%rip), %rdi
         movl $7, %esi
         jmp case_write@PLT
-        .globl test
-        .type test, @function
-test:
+        test_begins
         leaq test_text(%rip), %rdi
         movl $5, %esi
         jmp case_write@PLT
-        .section .note.GNU-stack,"",@progbits

@@ -4,8 +4,8 @@
 //# Lib: opened.so needed.so
 //# Lib: main.so
 //# Steps: 1
-/* What is opened is constructed last, also where what it needs needs it (glibc, _dl_sort_maps with
-   force_first). Random seed 46. */
+/* The opened library is constructed last, even where its dependencies need it (glibc, _dl_sort_maps
+   with force_first). Random seed 46. */
 #include "case.h"
 #if defined STUB
 #elif defined NEEDED

@@ -1,6 +1,6 @@
 //# Area: failed loads
 //# Lib: main.so
-/* A file that is not there, and one that is no library. */
+/* A missing file, and one that is not a library. */
 #include "case.h"
 void test(void)
 {

@@ -3,6 +3,7 @@
 //# Expect-output: abc
 //# Expect-output: bcd
 /* Four writable segments, with relocated words in each. */
+#include "assembly.h"
         .macro part name, letter
         .section .\name,"aw",@progbits
         .balign 8
@@ -12,11 +13,7 @@ l_\name: .byte \letter
         part one, 'a'
         part two, 'b'
         part three, 'c'
-        .text
-        .globl test
-        .type test, @function
-test:
-        subq $24, %rsp
+        line_begins
         .macro take name, at
         movq p_\name(%rip), %rax
         movb (%rax), %cl
@@ -26,10 +23,4 @@ test:
         take one, 0
         take two, 1
         take three, 2
-        movb $10, 3(%rsp)
-        movq %rsp, %rdi
-        movl $4, %esi
-        call case_write@PLT
-        addq $24, %rsp
-        ret
-        .section .note.GNU-stack,"",@progbits
+        line_ends 3

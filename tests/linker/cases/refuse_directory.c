@@ -1,6 +1,6 @@
 //# Area: refusals
 //# Lib: main.so
-/* A directory and a device are no libraries. */
+/* A directory and a device are not libraries. */
 #include "case.h"
 void test(void)
 {

@@ -5,6 +5,7 @@
 //# Expect-output: A
 //# Expect-output: A
 /* R_X86_64_32: only an absolute symbol has a value that fits. */
+#include "assembly.h"
 #ifdef DEP
         .globl letter
         .set letter, 0x41
@@ -12,18 +13,7 @@
         .data
         .balign 8
 word:   .quad letter
-        .text
-        .globl test
-        .type test, @function
-test:
-        subq $24, %rsp
+        line_begins
         movl word(%rip), %ecx
-        movb %cl, (%rsp)
-        movb $10, 1(%rsp)
-        movq %rsp, %rdi
-        movl $2, %esi
-        call case_write@PLT
-        addq $24, %rsp
-        ret
+        line_ends
 #endif
-        .section .note.GNU-stack,"",@progbits

@@ -5,31 +5,19 @@
 //# Expect-output: Z
 //# Expect-output: Z
 /* R_X86_64_PC32 in data: a PC64 narrowed by the patch. Objects of one load lie close together. */
+#include "assembly.h"
 #ifdef DEP
         .data
-        .globl near_data
-        .type near_data, @object
-        .size near_data, 8
-near_data: .quad 'Z'
+        public near_data, 8
+        .quad 'Z'
 #else
         .data
         .balign 8
 distance: .quad near_data - .
-        .text
-        .globl test
-        .type test, @function
-test:
-        subq $24, %rsp
+        line_begins
         leaq distance(%rip), %rax
         movslq (%rax), %rcx
         addq %rcx, %rax
         movq (%rax), %rcx
-        movb %cl, (%rsp)
-        movb $10, 1(%rsp)
-        movq %rsp, %rdi
-        movl $2, %esi
-        call case_write@PLT
-        addq $24, %rsp
-        ret
+        line_ends
 #endif
-        .section .note.GNU-stack,"",@progbits

@@ -5,20 +5,16 @@
 //# Expect-output: C
 //# Expect-output: C
 /* R_X86_64_PC64 in data, against another object's symbol. */
+#include "assembly.h"
 #ifdef DEP
         .data
-        .globl far_data
-        .type far_data, @object
-        .size far_data, 8
-far_data: .quad 77
+        public far_data, 8
+        .quad 77
 #else
         .data
         .balign 8
 distance: .quad far_data - .
-        .text
-        .globl test
-        .type test, @function
-test:
+        test_begins
         pushq %rbx
         subq $16, %rsp
         leaq distance(%rip), %rax
@@ -34,4 +30,3 @@ test:
         popq %rbx
         ret
 #endif
-        .section .note.GNU-stack,"",@progbits

@@ -5,6 +5,7 @@
 //# Expect-output: xyz
 //# Expect-output: xyz
 /* DT_RELR for aligned words, RELA RELATIVE for a word at an odd address. */
+#include "assembly.h"
         .data
         .balign 8
 first:  .quad letters
@@ -13,11 +14,7 @@ second: .quad letters + 1
 third:  .quad letters + 2
         .balign 8
 letters: .ascii "xyz"
-        .text
-        .globl test
-        .type test, @function
-test:
-        subq $24, %rsp
+        line_begins
         movq first(%rip), %rax
         movb (%rax), %cl
         movb %cl, (%rsp)
@@ -27,10 +24,4 @@ test:
         movq third(%rip), %rax
         movb (%rax), %cl
         movb %cl, 2(%rsp)
-        movb $10, 3(%rsp)
-        movq %rsp, %rdi
-        movl $4, %esi
-        call case_write@PLT
-        addq $24, %rsp
-        ret
-        .section .note.GNU-stack,"",@progbits
+        line_ends 3

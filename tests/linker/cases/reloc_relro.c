@@ -1,7 +1,7 @@
 //# Area: mapping
 //# Lib: main.so -Wl,-z,relro,-z,now
 //# Linkers: bfd lld mold gold
-/* What was relocated is read-only afterwards, what is data is not. */
+/* Relocated words are read-only afterwards, data is not. */
 #include "case.h"
 static int value = 1;
 static int *const constant = &value;

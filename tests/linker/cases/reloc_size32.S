@@ -4,29 +4,17 @@
 //# Expect-output: +
 //# Expect-output: +
 /* R_X86_64_SIZE32 with an addend: 42 + 1. */
+#include "assembly.h"
 #ifdef DEP
         .data
-        .globl block
-        .type block, @object
-        .size block, 42
-block:  .zero 42
+        public block, 42
+        .zero 42
 #else
         .data
         .balign 8
 size:   .long block@SIZE + 1
         .long 0
-        .text
-        .globl test
-        .type test, @function
-test:
-        subq $24, %rsp
+        line_begins
         movq size(%rip), %rcx
-        movb %cl, (%rsp)
-        movb $10, 1(%rsp)
-        movq %rsp, %rdi
-        movl $2, %esi
-        call case_write@PLT
-        addq $24, %rsp
-        ret
+        line_ends
 #endif
-        .section .note.GNU-stack,"",@progbits

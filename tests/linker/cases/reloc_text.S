@@ -4,6 +4,7 @@
 //# Sharing: off (a page of code has relocated words)
 /* DT_TEXTREL: words in code, one of the object's own, one of a symbol, one of four bytes (a PC64 narrowed by the
    patch). */
+#include "assembly.h"
         .text
         .globl test
         .type test, @function
@@ -38,8 +39,5 @@ distance:
 ok:     .ascii "ok\n"
         .data
 own:    .quad 1
-        .globl public
-        .type public, @object
-        .size public, 8
-public: .quad 2
-        .section .note.GNU-stack,"",@progbits
+        public public, 8
+        .quad 2

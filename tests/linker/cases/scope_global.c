@@ -3,7 +3,7 @@
 //# Lib: main.so
 //# Open: provider.so GLOBAL
 //# Open: main.so
-/* RTLD_GLOBAL: what was opened so serves later loads that do not name it. */
+/* RTLD_GLOBAL: a library opened so serves later loads that do not name it. */
 #include "case.h"
 #ifdef PROVIDER
 int value = 60;

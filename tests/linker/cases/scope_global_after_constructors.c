@@ -4,8 +4,8 @@
 //# Lib: user.so
 //# Lib: main.so
 //# Steps: 1
-/* What is opened with RTLD_GLOBAL is global when its constructors have run: behind what they have opened
-   so (glibc, elf/dl-open.c, dl_open_worker). Random seed 1003. */
+/* A library opened with RTLD_GLOBAL becomes global when its constructors have run: behind those
+   that they open so (glibc, elf/dl-open.c, dl_open_worker). Random seed 1003. */
 #include "case.h"
 #if defined INNER
 int who(void) { return 1; }

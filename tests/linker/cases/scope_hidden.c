@@ -2,7 +2,7 @@
 //# Lib: dep.so
 //# Lib: main.so dep.so
 //# Linkers: bfd lld mold
-/* Hidden names are nobody else's. */
+/* Hidden names are visible to no other library. */
 #include "case.h"
 #ifdef DEP
 HIDDEN int who(void) { return 2; }

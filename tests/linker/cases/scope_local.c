@@ -4,7 +4,7 @@
 //# Open: provider.so
 //# Open: main.so
 //# Expect-error: undefined symbol
-/* RTLD_LOCAL: what was opened so serves nobody else. */
+/* RTLD_LOCAL: a library opened so serves no other. */
 #include "case.h"
 #ifdef PROVIDER
 int value = 60;

@@ -3,7 +3,7 @@
 //# Open: main.so LAZY
 //# Expect-error: undefined symbol: nobody
 //# Linkers: bfd lld
-/* Data that nobody defines is an error, lazily or not. */
+/* Undefined data is an error, lazily or not. */
 #include "case.h"
 extern int nobody;
 void test(void) { say("%d", nobody); }

@@ -2,7 +2,7 @@
 //# Lib: main.so
 //# Open: main.so LAZY
 //# Linkers: bfd lld mold
-/* A function that nobody defines is no error while nobody calls it. */
+/* An undefined function is an error only once it is called. */
 #include "case.h"
 int nobody(void);
 static volatile int never;

@@ -4,7 +4,7 @@
 //# Env: LD_PRELOAD={folder}/front.so
 //# Steps: 1
 //# Expect-output: 77
-/* What is preloaded stands before the C library, for copies as for the program: an allocator, ASan. */
+/* Preloaded libraries precede the C library, for copies as for the program: an allocator, ASan. */
 #ifdef FRONT
 int getpagesize(void) { return 77; }
 #else

@@ -2,7 +2,7 @@
 //# Lib: main.so
 //# Compilers: gcc clang
 //# Linkers: bfd lld mold
-/* Weak references that nobody answers are null, functions and data. */
+/* Undefined weak references are null, functions and data. */
 #include "case.h"
 extern int nobody_data __attribute__((weak));
 int nobody(void) __attribute__((weak));

@@ -5,17 +5,9 @@
 //# Expect-output: kept
 //# Expect-output: kept
 /* As tls_descriptor_registers for the upper halves of the 256-bit registers. */
-        .section .tdata,"awT",@progbits
-        .globl value
-        .type value, @object
-        .size value, 4
-value:  .long 5
-        .section .tbss,"awT",@nobits
-        .zero 70000
-        .text
-        .globl test
-        .type test, @function
-test:
+#include "assembly.h"
+        thread_local_value
+        test_begins
         subq $40, %rsp
         .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
         movq $(100 + \n), %rax
@@ -23,25 +15,14 @@ test:
         vpunpcklqdq %xmm\n, %xmm\n, %xmm\n
         vinsertf128 $1, %xmm\n, %ymm\n, %ymm\n
         .endr
-        leaq value@tlsdesc(%rip), %rax
-        call *value@tlscall(%rax)
-        cmpl $5, %fs:(%rax)
-        jne bad
+        resolve_value
         .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15
         vextractf128 $1, %ymm\n, %xmm\n
         movq %xmm\n, %rax
         cmpq $(100 + \n), %rax
         jne bad
         .endr
-        leaq kept(%rip), %rdi
-        jmp out
-bad:    leaq lost(%rip), %rdi
-out:    vzeroupper
-        movl $5, %esi
-        call case_write@PLT
+        kept_or_lost
+        vzeroupper
         addq $40, %rsp
         ret
-        .section .rodata
-kept:   .ascii "kept\n"
-lost:   .ascii "lost\n"
-        .section .note.GNU-stack,"",@progbits

@@ -5,17 +5,9 @@
 //# Expect-output: kept
 //# Expect-output: kept
 /* As tls_descriptor_registers for the 32 registers of 512 bits and the mask registers. */
-        .section .tdata,"awT",@progbits
-        .globl value
-        .type value, @object
-        .size value, 4
-value:  .long 5
-        .section .tbss,"awT",@nobits
-        .zero 70000
-        .text
-        .globl test
-        .type test, @function
-test:
+#include "assembly.h"
+        thread_local_value
+        test_begins
         subq $40, %rsp
         .irp n, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31
         movq $(100 + \n), %rax
@@ -23,10 +15,7 @@ test:
         .endr
         movl $0x5a5a, %eax
         kmovw %eax, %k3
-        leaq value@tlsdesc(%rip), %rax
-        call *value@tlscall(%rax)
-        cmpl $5, %fs:(%rax)
-        jne bad
+        resolve_value
         kmovw %k3, %eax
         cmpl $0x5a5a, %eax
         jne bad
@@ -39,15 +28,7 @@ test:
         jne bad
         .endif
         .endr
-        leaq kept(%rip), %rdi
-        jmp out
-bad:    leaq lost(%rip), %rdi
-out:    vzeroupper
-        movl $5, %esi
-        call case_write@PLT
+        kept_or_lost
+        vzeroupper
         addq $40, %rsp
         ret
-        .section .rodata
-kept:   .ascii "kept\n"
-lost:   .ascii "lost\n"
-        .section .note.GNU-stack,"",@progbits

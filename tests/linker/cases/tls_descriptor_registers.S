@@ -5,17 +5,9 @@
 //# Expect-output: kept
 /* The call of a descriptor's resolver keeps every integer and SSE register, also when it is the
    first in this thread and allocates. */
-        .section .tdata,"awT",@progbits
-        .globl value
-        .type value, @object
-        .size value, 4
-value:  .long 5
-        .section .tbss,"awT",@nobits
-        .zero 70000
-        .text
-        .globl test
-        .type test, @function
-test:
+#include "assembly.h"
+        thread_local_value
+        test_begins
         pushq %rbx
         pushq %rbp
         pushq %r12
@@ -42,10 +34,7 @@ test:
         movq %rax, %xmm\n
         punpcklqdq %xmm\n, %xmm\n
         .endr
-        leaq value@tlsdesc(%rip), %rax
-        call *value@tlscall(%rax)
-        cmpl $5, %fs:(%rax)
-        jne bad
+        resolve_value
         .macro check register, expected
         cmpq $\expected, %\register
         jne bad
@@ -73,11 +62,7 @@ test:
         cmpq $(100 + \n), %rax
         jne bad
         .endr
-        leaq kept(%rip), %rdi
-        jmp out
-bad:    leaq lost(%rip), %rdi
-out:    movl $5, %esi
-        call case_write@PLT
+        kept_or_lost
         addq $8, %rsp
         popq %r15
         popq %r14
@@ -86,7 +71,3 @@ out:    movl $5, %esi
         popq %rbp
         popq %rbx
         ret
-        .section .rodata
-kept:   .ascii "kept\n"
-lost:   .ascii "lost\n"
-        .section .note.GNU-stack,"",@progbits

@@ -4,16 +4,12 @@
 //# Expect-output: ok
 //# Expect-output: ok
 /* PT_TLS whose p_vaddr is not a multiple of its p_align: the block's address is congruent to it. */
+#include "assembly.h"
         .section .tdata,"awT",@progbits
         .balign 8
-        .globl word
-        .type word, @object
-        .size word, 8
-word:   .quad 0x1122
-        .text
-        .globl test
-        .type test, @function
-test:
+        public word, 8
+        .quad 0x1122
+        test_begins
         subq $8, %rsp
         data16 leaq word@tlsgd(%rip), %rdi
         .value 0x6666
@@ -34,4 +30,3 @@ out:    movl $3, %esi
 template:
 right:  .ascii "ok\n"
 wrong:  .ascii "no\n"
-        .section .note.GNU-stack,"",@progbits

@@ -1,7 +1,7 @@
 //# Area: tls models
 //# Lib: main.so
 //# Linkers: bfd lld
-/* A weak thread-local reference that nobody answers leaves the load alone. */
+/* An undefined weak thread-local reference does not disturb the load. */
 #include "case.h"
 extern __thread int nobody __attribute__((weak));
 static __thread int own = 4;

@@ -2,7 +2,8 @@
 //# Lib: dep.so -Wl,--version-script={include}/v2.map
 //# Lib: main.so dep.so
 //# Linkers: bfd
-/* Two definitions of one name: the old version for who asks, the default one for others. */
+/* Two definitions of one name: the old version for references that ask for it, the default one for
+   others. */
 #include "case.h"
 #ifdef DEP
 __asm__(".symver f_old, f@V1");

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 /* Writes to the output of the copy that calls. */
 void case_write(const char *text, unsigned long length);
-/* What the driver calls, `Steps` times. */
+/* The driver calls this `Steps` times. */
 void test(void);
 #ifdef __cplusplus
 }

@@ -34,7 +34,7 @@ __attribute__((unused)) static const char *base(const char *path)
     return slash ? slash + 1 : path ? path : "(null)";
 }
 
-/* What a reference sees: a value, and whose it is. */
+/* Prints what a reference sees: a value and its owner. */
 __attribute__((unused)) static void see(const char *what, int value, const void *address)
 {
     Dl_info info = {0, 0, 0, 0};
@@ -48,7 +48,7 @@ __attribute__((unused)) static void see(const char *what, int value, const void 
         SAY("%s = %d\n", what, value);
 }
 
-/* What an error names, of a text that two loaders word differently. */
+/* Prints the names in an error, which two loaders word differently. */
 __attribute__((unused)) static void tell(const char *what)
 {
     char *text = dlerror();
@@ -78,7 +78,7 @@ __attribute__((unused)) static void tell(const char *what)
         SAY("%s\n", text);
 }
 
-/* What follows is answered differently by design: glibc's run ends here, and nothing is compared. */
+/* From here on the loaders differ by design: glibc's run ends, and nothing is compared. */
 __attribute__((unused)) static void apart(void) { _exit(87); }
 
 /* RTLD_NODELETE where the loader that is compared with does not unload. */
@@ -102,7 +102,7 @@ struct phdr_info {
 };
 int dl_iterate_phdr(int (*)(struct phdr_info *, unsigned long, void *), void *);
 
-/* What is loaded, in order: of the libraries of random programs. */
+/* The loaded libraries of a random program, in order. */
 struct list {
     char names[128];
     int length;

@@ -69,7 +69,7 @@ class Discriminator(nn.Module):
 
 
 class StarGAN(nn.Module):
-    """The image with other attributes, and what the discriminator says of it."""
+    """The image with other attributes, and the discriminator's verdict on it."""
 
     def __init__(self):
         super().__init__()

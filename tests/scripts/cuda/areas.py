@@ -1,4 +1,4 @@
-"""What an interpreter does in the test of device memory. On the device that is main memory, the library of runtime.c counts the
+"""An interpreter's part in the test of device memory. On the device that is main memory, the library of runtime.c counts the
 uploads and delays queued work."""
 
 import builtins
@@ -22,7 +22,7 @@ def uploaded():
 
 
 def delay():
-    """Keeps a GPU's current stream busy for some 50 ms, so that what is queued next has not happened yet."""
+    """Keeps a GPU's current stream busy for some 50 ms, so that work queued next has not run yet."""
     if not REHEARSAL:
         torch.cuda._sleep(100_000_000)
 
@@ -54,7 +54,7 @@ def use_and_keep():
 
 
 def is_bounded(limit):
-    """Whether what is beyond a limit raises torch's own error, and what is within does not, afterwards either."""
+    """Whether a request beyond a limit raises torch's own error, and one within it does not, even after that error."""
     unused, total = torch.cuda.mem_get_info()
     assert unused <= total <= limit, (unused, total)
     kept = torch.empty(limit // 4, dtype=torch.uint8, device="cuda")
@@ -96,7 +96,7 @@ def equal(model, plain):
 
 
 def begin_reading(model):
-    """Queues a copy of a weight on a stream of its own, and lets nobody wait for it."""
+    """Queues a copy of a weight on a stream of its own, and waits for it nowhere."""
     weight = model[0].weight
     stream = torch.cuda.Stream()
     copy = torch.zeros(weight.shape, pin_memory=True)
@@ -114,7 +114,7 @@ def end_reading(plain):
 
 
 def overwrite():
-    """Takes what the caching allocator has free, and fills it."""
+    """Takes the caching allocator's free blocks, and fills them."""
     noise = [torch.full((16, 16), 7.0).cuda() for _ in range(64)]
     torch.cuda.synchronize()
     return len(noise)

@@ -1,9 +1,9 @@
 /* A CUDA runtime whose one device is main memory, for machines without a GPU. Preloaded, it answers instead of
  * libcudart.so.13 what torch 2.11 asks of it to allocate and to copy; there are no kernels.
  *
- * It is as unhelpful as CUDA may be. Device addresses cannot be touched by the program. What is queued on a stream is done when
- * somebody waits for it, and no sooner: on that stream, for an event behind it, or for the device. Streams do not wait for each
- * other, nor for the null stream, which torch's own streams (cudaStreamNonBlocking) do not either.
+ * It is as unhelpful as CUDA may be. Device addresses cannot be touched by the program. Queued work runs only when somebody waits
+ * for it: on that stream, for an event behind it, or for the device. Streams do not wait for each other, nor for the null stream;
+ * torch's own streams (cudaStreamNonBlocking) do not either.
  *
  * Signatures, values and the layout of cudaDeviceProp are those of driver_types.h and cuda_runtime_api.h of CUDA 13.0. */
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@ struct operation {
     char *to;
     const char *from;
     size_t size;
-    /* What `from` was copied to when the operation was queued. */
+    /* A copy of `from`, made when the operation was queued. */
     char *staged;
     struct stream *other;
     unsigned long mark;
@@ -111,7 +111,7 @@ static void queue(struct stream *stream, struct operation operation) {
     stream->queued++;
 }
 
-/* What tests ask. */
+/* Queries for tests. */
 size_t rehearsal_uploaded(void) { size_t size; LOCKED(size = uploaded;); return size; }
 size_t rehearsal_live(void) { size_t size; LOCKED(size = live;); return size; }
 

@@ -1,5 +1,5 @@
-//! Tests that each run in a process of their own: a crash or a hang of one ends no other, and what it does to
-//! its process disturbs no other.
+//! Tests that each run in a process of their own: a crash or a hang of one ends no other, and its effects on its process disturb
+//! no other.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -24,8 +24,7 @@ pub fn is_alone() -> bool {
 /// Runs `body` in a process of its own. The test function itself calls this, and `body` is a closure in it.
 ///
 /// # Panics
-/// The process fails: by a panic, by a signal, or because it has not ended after `patience`. The message has
-/// what it printed.
+/// The process fails: by a panic, by a signal, or because it has not ended after `patience`. The message quotes its output.
 pub fn alone<F: FnOnce()>(patience: Duration, body: F) {
     alone_with(patience, &[], body);
 }
@@ -73,8 +72,9 @@ pub fn alone_with<F: FnOnce()>(patience: Duration, variables: &[(&str, OsString)
 
 /// The whole name of the test that has a closure of this type in its body.
 fn test_of<F>() -> &'static str {
-    // `binary::module::test::{{closure}}`.
+    // `binary::module::test::{{closure}}`; in a helper of tests `binary::helper<binary::module::test::{{closure}}>::{{closure}}`.
     let path = std::any::type_name::<F>();
+    let path = path.rsplit_once('<').map_or(path, |(_, closure)| closure);
     let (_, path) = path.split_once("::").expect("a closure in a test");
     path.split_once("::{{closure}}").expect("a closure in a test").0
 }

@@ -29,7 +29,7 @@ pub const WRITABLE: u32 = 2;
 
 /// One entry of the dynamic section.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct DynamicEntry {
     /// Where it lies in the file.
     pub at: usize,
     /// d_tag.
@@ -45,7 +45,7 @@ pub struct Elf<'a> {
     /// All program headers.
     pub headers: Vec<ProgramHeader>,
     /// The dynamic section up to DT_NULL.
-    pub dynamic: Vec<Entry>,
+    pub dynamic: Vec<DynamicEntry>,
 }
 
 /// Little-endian number of `width` bytes at `at`.
@@ -66,7 +66,7 @@ impl<'a> Elf<'a> {
         elf
     }
 
-    fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Vec<DynamicEntry> {
         // The last header of a kind counts.
         let Some(header) = self.headers.iter().rfind(|header| header.kind == DYNAMIC) else {
             return Vec::new();
@@ -76,7 +76,7 @@ impl<'a> Elf<'a> {
             .map_while(|index| {
                 let at = start + index * 16;
                 let (tag, value) = (number(self.bytes, at, 8)?, number(self.bytes, at + 8, 8)?);
-                (tag != 0).then_some(Entry { at, tag, value })
+                (tag != 0).then_some(DynamicEntry { at, tag, value })
             })
             .collect()
     }

@@ -6,7 +6,7 @@ use hydrozoa_loader::testing::specimen::Outcome;
 
 use crate::elf::{Elf, LOAD, WRITABLE, number};
 
-/// A relocation: the addresses that it names, and what it writes there.
+/// A relocation: the addresses that it names, and the values that it writes there.
 struct Relocation {
     addresses: Range<u64>,
     value: Value,
@@ -20,7 +20,7 @@ enum Value {
     Unknown,
 }
 
-/// Compares the memory of a relocated specimen with what its file asks for.
+/// Compares the memory of a relocated specimen with its file's relocations.
 ///
 /// # Panics
 /// If a changed byte belongs to no relocation, or to no writable segment of a file that announces no text

@@ -10,19 +10,16 @@ struct Field {
     width: usize,
 }
 
-/// SplitMix64: libFuzzer gives a seed and wants the same mutation for it every time.
-struct Random(u64);
+/// libFuzzer gives a seed and wants the same mutation for it every time.
+struct Random(fastrand::Rng);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        self.0.u64(..)
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
+        self.0.usize(..limit.max(1))
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
@@ -33,7 +30,7 @@ impl Random {
 /// Changes one to four fields of the file in `data`. Returns whether it did. libFuzzer's own mutations get
 /// the files that this cannot read, and every eighth of the others.
 pub fn mutate(data: &mut [u8], seed: u32) -> bool {
-    let mut random = Random(seed.into());
+    let mut random = Random(fastrand::Rng::with_seed(seed.into()));
     if random.below(8) == 0 {
         return false;
     }

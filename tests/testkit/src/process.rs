@@ -1,4 +1,4 @@
-//! Forked children of a test, and the list of what a process has.
+//! Forked children of a test, and the list of a process's resources.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
@@ -58,13 +58,13 @@ pub fn in_child(patience: u32, action: impl FnOnce() -> String) -> Result<String
 /// The things that a load may leave behind: mapped bytes, by file, rights and place in the file, and
 /// descriptors, by what they refer to.
 #[derive(Debug, PartialEq, Eq)]
-pub struct State(BTreeMap<String, usize>);
+pub struct Possessions(BTreeMap<String, usize>);
 
-impl State {
+impl Possessions {
     /// The state of this process. It leaves out the program's own mappings, since a page of them that was
-    /// written may stay writable. It also leaves out what has to stay of the files in `directory`: a view of each
+    /// written may stay writable. It also leaves out the expected remains of the files in `directory`: a view of each
     /// known image, the descriptor of a memory file, and everything of the files that `shared` names.
-    pub fn now(directory: &Path, shared: &[&str]) -> State {
+    pub fn now(directory: &Path, shared: &[&str]) -> Possessions {
         let directory = directory.to_str().unwrap();
         let own = std::env::current_exe().unwrap();
         let own = ["[heap]", "[stack]", own.to_str().unwrap()];
@@ -98,11 +98,11 @@ impl State {
                 *state.entry(format!("descriptor of {name}")).or_default() += 1;
             }
         }
-        State(state)
+        Possessions(state)
     }
 
-    /// The differences from `before`: what there is more, and what there is less.
-    pub fn since(&self, before: &State) -> Vec<String> {
+    /// The differences from `before`: additions and removals.
+    pub fn since(&self, before: &Possessions) -> Vec<String> {
         let keys: BTreeSet<_> = self.0.keys().chain(before.0.keys()).collect();
         let change =
             |key| (before.0.get(key).copied().unwrap_or(0), self.0.get(key).copied().unwrap_or(0));

@@ -181,7 +181,7 @@ pub fn refuse(text: &str) {
     install(filter);
 }
 
-/// Puts a filter into force that ends with the permission of what it has not answered.
+/// Installs a filter that permits everything that it has not answered.
 fn install(mut filter: Vec<libc::sock_filter>) {
     filter.push(answer(libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };

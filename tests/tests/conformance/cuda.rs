@@ -231,7 +231,7 @@ fn tensor_in_order(pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-/// What an allocator keeps for later goes back when its interpreter ends. One that all share keeps it for the next.
+/// An interpreter's end frees the blocks cached by its allocator. A shared allocator keeps them for the next interpreter.
 fn given_back_at_the_end(pool: &Pool) -> Result<()> {
     let round = || {
         {

@@ -193,7 +193,7 @@ pub fn mask_rcnn() -> Result<()> {
     let file = folder.path().join("rcnn.pt");
     build(folder.path(), &recipe, &file)?;
 
-    // What plain python computes with the torchvision on its disk.
+    // Plain python's result with the torchvision on its disk.
     let program = format!(
         "{DETECT}\nimport kernel_project\ntorch.set_num_threads(1)\nprint(*detect(*kernel_project.mask_rcnn()))"
     );

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use hydrozoa::memory::Usage;
 use hydrozoa::{Pool, Session, Tensor};
 use hydrozoa_measure::drive::drive;
-use hydrozoa_measure::models::{Entry, manifest};
+use hydrozoa_measure::models::{ExportedModel, manifest};
 use hydrozoa_measure::package::MODEL;
 use hydrozoa_tests::place;
 
@@ -16,7 +16,7 @@ const INTERPRETERS: usize = 4;
 /// caches. The weights of 45 MB are elsewhere. Measured: 3 to 6 MB. Without sharing it would be 45 MB more.
 const PRIVATE_LIMIT: i64 = 16 << 20;
 
-fn entry(name: &str) -> Result<Entry> {
+fn entry(name: &str) -> Result<ExportedModel> {
     let entries = manifest(&place::models()?.join("manifest.json"))?;
     entries.into_iter().find(|entry| entry.name == name).with_context(|| format!("no model {name}"))
 }

@@ -21,7 +21,7 @@ fn library() -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Runs the script; returns what it prints, and its errors.
+/// Runs the script; returns its output and errors.
 fn run(modules: &str) -> Result<(String, String)> {
     let output = Command::new(place::venv()?.join("bin/python"))
         .arg(place::script("in_python.py"))

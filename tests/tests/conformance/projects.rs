@@ -77,7 +77,7 @@ def no_tuple():
     return torch.nn.ReLU(), torch.ones(2)
 "#;
 
-/// A package has what the model needs, or the build says what it lacks and where that is.
+/// A package contains everything that the model needs, or the build says what is missing and where it is.
 pub fn projects() -> Result<()> {
     let folder = place::scratch("projects")?;
     let data = folder.path().join("packaged_project/data");
@@ -123,17 +123,17 @@ pub fn projects() -> Result<()> {
     }
     // The build reports this before it makes the object. The object of the last target would be another error.
     let recipe = Recipe::new("no_such_module:made");
-    for (output, words) in
-        [(folder.path().join("absent/net.pt"), "absent/net.partial: "), (data, "no regular file")]
-    {
+    for (output, words) in [
+        (folder.path().join("absent/net.pt"), "absent/net.partial: "),
+        (data, "not a regular file"),
+    ] {
         let error = pool.build_package(&recipe, &output).err().context("no error")?;
         ensure!(matches!(error, Error::Io { .. }) && error.to_string().contains(words), "{error}");
     }
     Ok(())
 }
 
-/// What a shell sees of an error in the user's code, of a missing file, and of a pipe that no process
-/// reads.
+/// A shell's view of an error in the user's code, a missing file, and a pipe that no process reads.
 pub fn shell() -> Result<()> {
     let folder = place::scratch("shell")?;
     fs::write(

@@ -9,7 +9,7 @@ use hydrozoa_tests::place;
 
 const COPIES: usize = 4;
 
-/// What the profile is recorded with. The areas reach far beyond it.
+/// The work that the profile records. The areas reach far beyond it.
 const INFERENCE: &str = "
 import torch, torchvision
 with torch.inference_mode():
@@ -27,7 +27,7 @@ fn areas_with(is_lazy: bool) -> Result<()> {
         run(command.arg("--record-imports").arg(&profile).args(["--", "-c", INFERENCE]))?;
     }
     let mut failures = Vec::new();
-    // Races are the matter of the eager runs. The lazy ones are about what is imported when.
+    // The eager runs are about races, the lazy ones about the order of imports.
     let most = if is_lazy { 1 } else { usize::MAX };
     let repetitions = place::repetitions()?.min(most);
     for repetition in 1..=repetitions {

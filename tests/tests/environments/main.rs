@@ -27,7 +27,7 @@ use rows::Row;
 /// Seconds that one row may take on a busy machine.
 const PATIENCE: &str = "120";
 
-/// What every script may use.
+/// Functions for every script.
 const PRELUDE: &str = "
 lacks() { echo \"lacks: $*\" >&3; exit 77; }
 has() { command -v \"$1\" >/dev/null || lacks \"the command $1\"; }
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         return program::run();
     }
     let mut trials = Vec::new();
-    // What belongs to the whole machine is changed by one row at a time, and no other row sees it.
+    // Only one row at a time changes settings of the whole machine, and no other row sees them.
     let alone: &'static Mutex<()> = Box::leak(Box::default());
     for row in rows::all() {
         let name = row.name.clone();
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// Runs the program in the row's environment, and compares what it says with what the row says.
+/// Runs the program in the row's environment, and compares its report with the row's.
 fn check(row: &Row) -> Result<(), Failed> {
     let said = run(row)?;
     let lines: Vec<&str> = said.lines().collect();
@@ -83,7 +83,7 @@ fn check(row: &Row) -> Result<(), Failed> {
     }
 }
 
-/// What the program reports and, if it does not end well, how it ends.
+/// The program's report and, if it does not end well, how it ends.
 fn run(row: &Row) -> Result<String, Failed> {
     let scratch = tempfile::Builder::new()
         .prefix("hydrozoa-environment-")

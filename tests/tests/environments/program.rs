@@ -21,7 +21,7 @@ pub const OWN: &str = "HYDROZOA_TEST_OWN";
 /// The descriptor of the report.
 pub const REPORT: i32 = 3;
 
-/// The steps, as the report names them. Without the first one there is no other.
+/// The steps, as the report names them. All others need the first.
 pub const STEPS: [&str; 7] = ["start", "compute", "thread", "print", "settle", "child", "end"];
 
 pub fn run() -> ExitCode {

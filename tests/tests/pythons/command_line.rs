@@ -116,7 +116,7 @@ pub fn command_line() -> Result<()> {
     Ok(())
 }
 
-/// `hydrozoa python --own-environment`: what a copy sets, its children get, and other copies do not see.
+/// `hydrozoa python --own-environment`: a copy's children get its settings, and other copies do not see them.
 pub fn own_environments() -> Result<()> {
     let program = "import os, time\nassert os.environ['OUTER'] == '1' and 'MINE' not in os.environ\ntime.sleep(0.5)\n\
                    os.environ['MINE'] = os.environ['HYDROZOA_COPY']\ntime.sleep(0.5)\n\

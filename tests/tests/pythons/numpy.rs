@@ -18,7 +18,7 @@ const COPIES: usize = 2;
 /// How often each does the work.
 const ROUNDS: usize = 3;
 
-/// The work of `cargo xtask wheels` with numpy; `results` are the digests.
+/// The work of `cargo xtask lab wheels` with numpy; `results` are the digests.
 const PROGRAM: &str = "
 import importlib.util, numpy, pathlib, sys
 def load(name, path):

@@ -1,4 +1,4 @@
-//! The files of `deploy/`: they are what their tools read, and name options that the command has.
+//! The files of `serving/deploy/`: their tools can read them, and the options that they name exist.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn long(attribute: &Attribute, field: &str) -> Vec<String> {
     if !list.path.is_ident("arg") {
         return names;
     }
-    // What follows may be any expression: only the names matter.
+    // The rest may be any expression: only the names matter.
     let text = list.tokens.to_string();
     for part in text.split(',').map(str::trim) {
         let value = part.split_once('=').map(|(_, value)| value.trim());
@@ -36,7 +36,12 @@ fn long(attribute: &Attribute, field: &str) -> Vec<String> {
 /// The options of `hydrozoa serve`.
 fn options() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for path in ["cli/src/main.rs", "cli/src/network.rs", "cli/src/serve.rs", "cli/src/traces.rs"] {
+    for path in [
+        "doors/cli/src/main.rs",
+        "doors/cli/src/network.rs",
+        "doors/cli/src/serve.rs",
+        "doors/cli/src/traces.rs",
+    ] {
         let file = syn::parse_file(&source(path).text).expect("the source is Rust");
         for item in file.items {
             let Item::Struct(item) = item else { continue };
@@ -56,7 +61,7 @@ fn options() -> BTreeSet<String> {
 
 fn assert_option(options: &BTreeSet<String>, argument: &str, place: &str) {
     let name = argument.strip_prefix("--").map(|rest| rest.split('=').next().unwrap_or(rest));
-    let name = name.unwrap_or_else(|| panic!("{place}: {argument} is no option"));
+    let name = name.unwrap_or_else(|| panic!("{place}: {argument} is not an option"));
     assert!(options.contains(name), "{place}: `hydrozoa serve` has no option --{name}");
 }
 
@@ -67,19 +72,19 @@ fn texts(list: &Yaml) -> Vec<&str> {
 
 #[test]
 fn the_runtime_for_kserve_names_options_and_endpoints_that_exist() {
-    let text = source("deploy/kserve.yaml").text;
+    let text = source("serving/deploy/kserve.yaml").text;
     let documents = YamlLoader::load_from_str(&text).expect("it is YAML");
     let [runtime, service] = &documents[..] else { panic!("{} documents", documents.len()) };
     assert_eq!(runtime["kind"].as_str(), Some("ServingRuntime"));
     let container = &runtime["spec"]["containers"][0];
     let (options, arguments) = (options(), texts(&container["args"]));
     for argument in &arguments {
-        assert_option(&options, argument, "deploy/kserve.yaml");
+        assert_option(&options, argument, "serving/deploy/kserve.yaml");
     }
     assert!(arguments.contains(&"--model-repository=/mnt/models"), "{arguments:?}");
     let port = container["ports"][0]["containerPort"].as_i64().expect("a port");
     assert!(arguments.contains(&format!("--http-port={port}").as_str()), "{arguments:?}");
-    let routes = source("server/src/http/routes.rs").text;
+    let routes = source("serving/server/src/http/routes.rs").text;
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         let request = &container[probe]["httpGet"];
         assert_eq!(request["port"].as_i64(), Some(port), "{probe}");
@@ -98,7 +103,7 @@ fn the_runtime_for_kserve_names_options_and_endpoints_that_exist() {
 
 #[test]
 fn the_image_starts_the_command_with_options_that_exist() {
-    let text = source("deploy/Dockerfile").text;
+    let text = source("serving/deploy/Dockerfile").text;
     let last = |word: &str| {
         let line = text.lines().rfind(|line| line.starts_with(&format!("{word} ")));
         line.map(|line| line[word.len()..].trim()).unwrap_or_else(|| panic!("no {word}"))
@@ -107,13 +112,13 @@ fn the_image_starts_the_command_with_options_that_exist() {
     assert_eq!(entry[..2], ["hydrozoa", "serve"]);
     let options = options();
     for argument in entry[2..].iter().filter(|argument| argument.starts_with('-')) {
-        assert_option(&options, argument, "deploy/Dockerfile");
+        assert_option(&options, argument, "serving/deploy/Dockerfile");
     }
     assert_ne!(last("USER"), "0");
     // The ports of the command's defaults.
-    let serve = source("cli/src/network.rs").text;
+    let serve = source("doors/cli/src/network.rs").text;
     for port in last("EXPOSE").split_whitespace() {
-        assert!(serve.contains(&format!("default_value_t = {port})")), "{port} is no default");
+        assert!(serve.contains(&format!("default_value_t = {port})")), "{port} is not a default");
     }
     let version = source("Cargo.toml").text;
     let rust = text.lines().find_map(|line| line.strip_prefix("FROM rust:")?.split('-').next());

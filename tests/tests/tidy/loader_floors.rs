@@ -1,8 +1,9 @@
 //! The floors of the loader, from the table of docs/architecture.md: a module uses its own floor and those
-//! below it.
+//! below it. Circles of its modules, and of its files, are small.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::rows::{CIRCLE, Graph, circles};
 use crate::sources::{Source, assert_none, root, rust};
 use crate::syntax;
 use crate::system_calls::test_files;
@@ -44,7 +45,7 @@ fn the_loader_s_modules_use_their_own_floor_and_those_below() {
                 }
                 Some(_) => {}
                 None => {
-                    found.push(format!("{}:{line}: `crate::{other}` is no module", source.path))
+                    found.push(format!("{}:{line}: `crate::{other}` is not a module", source.path))
                 }
             }
         }
@@ -56,6 +57,62 @@ fn the_loader_s_modules_use_their_own_floor_and_those_below() {
         "nothing uses these; take them out of UPWARD",
         unused.map(|(from, to, _)| format!("{from} -> {to}")).collect(),
     );
+}
+
+#[test]
+fn circles_of_modules_and_of_files_are_small() {
+    let sources = rust(&[ROOT]);
+    let tests = test_files(&sources);
+    let files: BTreeMap<Vec<String>, &Source> = sources
+        .iter()
+        .filter(|source| !tests.contains(&source.path))
+        .map(|source| (module_path(&source.path), source))
+        .collect();
+    let (mut by_module, mut by_file) = (Graph::new(), Graph::new());
+    for (path, source) in files.iter().filter(|(path, _)| !path.is_empty()) {
+        for used in syntax::uses(&syntax::parse(source)) {
+            let Some(target) = file_of(&files, path, &used.path) else { continue };
+            if target != path {
+                by_file.entry(path.join("::")).or_default().insert(target.join("::"));
+            }
+            if target[0] != path[0] {
+                by_module.entry(path[0].clone()).or_default().insert(target[0].clone());
+            }
+        }
+    }
+    assert!(by_file.len() > 100 && by_module.len() > 15, "{by_module:?}");
+    let large = circles(&by_module).into_iter().chain(circles(&by_file));
+    let large = large.filter(|circle| circle.len() > CIRCLE).map(|circle| circle.join(", "));
+    assert_none("a circle has four files at most", large.collect());
+}
+
+/// The module that a file is, from the crate on.
+fn module_path(path: &str) -> Vec<String> {
+    let inside = path.strip_prefix(ROOT).expect("a file of the loader").trim_end_matches(".rs");
+    let inside = inside.trim_end_matches("/mod");
+    inside.split('/').filter(|part| *part != "lib").map(str::to_owned).collect()
+}
+
+/// The file that a path leads to, if code of the module `from` uses it: the longest beginning that is a file's module.
+fn file_of<'a>(
+    files: &'a BTreeMap<Vec<String>, &Source>,
+    from: &[String],
+    used: &[String],
+) -> Option<&'a Vec<String>> {
+    let up = used.iter().take_while(|part| *part == "super").count();
+    // A visibility such as `pub(super)` does not count.
+    if used.len() == up {
+        return None;
+    }
+    let begin = match used.first()?.as_str() {
+        "crate" => &[],
+        "self" => from,
+        "super" => from.get(..from.len().checked_sub(up)?)?,
+        _ => return None,
+    };
+    let full = [begin, &used[up.max(1)..]].concat();
+    let found = (1..=full.len()).rev().find_map(|end| files.get_key_value(&full[..end]));
+    found.map(|(path, _)| path)
 }
 
 /// The floor of each top module, from the table of docs/architecture.md.

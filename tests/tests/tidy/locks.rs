@@ -1,4 +1,4 @@
-//! Every lock of the loader is made in `loader/src/sys/lock`, which knows what a fork does to locks.
+//! Every lock of the loader is made in `loader/src/sys/lock`, which knows a fork's effect on locks.
 
 use crate::sources::{assert_none, rust};
 use crate::syntax::{self, Kind, Use};

@@ -3,7 +3,7 @@
 //! A rule that reads Rust reads its syntax tree ([`syntax`]), so that a rename, a `use` or a line break hides
 //! nothing. A rule that reads words reads the text ([`sources`]).
 
-mod capi_floors;
+mod decisions;
 mod deploy;
 mod documents;
 mod errors;
@@ -12,8 +12,13 @@ mod lengths;
 mod lints;
 mod loader_floors;
 mod locks;
+mod promises;
+mod prose;
+mod rows;
 mod runtime_floors;
 mod sources;
 mod syntax;
 mod system_calls;
+mod third_parties;
+mod type_names;
 mod words;

@@ -2,54 +2,41 @@
 
 use std::collections::HashMap;
 
+use crate::rows::{CIRCLE, Graph, circles};
 use crate::sources::{Source, assert_none, rust};
 use crate::syntax::{parse, uses};
 
 /// The runtime's modules from below (docs/architecture.md). Modules of one floor are one idea.
-const RUNTIME: [&[&str]; 8] = [
+const RUNTIME: [&[&str]; 9] = [
     &[
         "error",
-        "contained",
+        "python",
+        "embedded_payloads",
+        "panics",
         "environment",
         "thread",
         "shared_signals",
         "adapters",
-        "waiting",
+        "wait_circles",
         "heap",
         "libraries",
         "limits",
-        "cold",
+        "settled_pages",
         "imports",
-        "generated_code",
+        "crash",
     ],
     &["payload"],
-    &["python"],
-    &["place"],
+    &["domain"],
     &["interpreter", "interrupt"],
-    &[
-        "session",
-        "asynchronous",
-        "object",
-        "handle",
-        "convert",
-        "exception",
-        "function",
-        "class",
-        "streams",
-        "device",
-        "memory",
-        "settle",
-    ],
+    &["memory", "settle", "session"],
+    &["object", "convert", "device"],
+    &["handle", "exception", "function", "class", "streams", "asynchronous"],
     &["pool"],
     &["movable", "package"],
 ];
 
 /// The runtime's roof: separate entries. They may use every module, and no module uses them.
 const ROOF: [&str; 5] = ["command_line", "entry", "exit", "inspect", "process"];
-
-/// [`crate::Error`](hydrozoa::Error) has a variant for the errors of every floor, which their modules
-/// define. These names are all that it takes from above.
-const ERRORS: [&str; 4] = ["Candidate", "PackageError", "DeviceError", "Exception"];
 
 /// The floor of a module of the runtime.
 fn floor(module: &str) -> Option<usize> {
@@ -67,14 +54,10 @@ fn modules<'a>(path: &'a str, root: &str) -> Vec<&'a str> {
     names
 }
 
-/// The uses of higher floors in a file of the runtime. `public` are the names at the crate's root, with
-/// their modules.
-fn upward(source: &Source, public: &HashMap<String, String>) -> Vec<String> {
+/// The modules at the root that a file uses, with the paths and lines of the uses. `public` are the names at the crate's root,
+/// with their modules.
+fn used(source: &Source, public: &HashMap<String, String>) -> Vec<(String, String, usize)> {
     let own = modules(&source.path, "runtime/src/");
-    let Some(module) = own.first() else { return Vec::new() };
-    let Some(own_floor) = floor(module) else {
-        return vec![format!("{}: the module {module} has no floor", source.path)];
-    };
     let mut found = Vec::new();
     for used in uses(&parse(source)) {
         let supers = used.path.iter().take_while(|name| *name == "super").count();
@@ -84,17 +67,36 @@ fn upward(source: &Source, public: &HashMap<String, String>) -> Vec<String> {
             Some("super") if supers == own.len() => used.path.get(supers),
             _ => None,
         };
-        let Some(name) = name else { continue };
-        let target = public.get(name).unwrap_or(name);
-        let Some(target_floor) = floor(target) else { continue };
-        let error =
-            *module == "error" && used.path.last().is_some_and(|l| ERRORS.contains(&l.as_str()));
-        if target_floor > own_floor && !error {
-            let path = used.path.join("::");
-            found.push(format!("{}:{}: {module} uses {path}", source.path, used.line));
+        if let Some(name) = name {
+            let module = public.get(name).unwrap_or(name).clone();
+            found.push((module, used.path.join("::"), used.line));
         }
     }
     found
+}
+
+/// The uses of higher floors in a file of the runtime.
+fn upward(source: &Source, public: &HashMap<String, String>) -> Vec<String> {
+    let own = modules(&source.path, "runtime/src/");
+    let Some(module) = own.first() else { return Vec::new() };
+    let Some(own_floor) = floor(module) else {
+        return vec![format!("{}: the module {module} has no floor", source.path)];
+    };
+    let higher = |target: &str| floor(target).is_some_and(|target| target > own_floor);
+    let found = used(source, public).into_iter().filter(|(target, ..)| higher(target));
+    found.map(|(_, path, line)| format!("{}:{line}: {module} uses {path}", source.path)).collect()
+}
+
+/// Which modules each module uses.
+fn graph(sources: &[Source], public: &HashMap<String, String>) -> Graph {
+    let mut graph = Graph::new();
+    for source in sources {
+        if let Some(module) = modules(&source.path, "runtime/src/").first() {
+            let targets = used(source, public).into_iter().map(|(target, ..)| target);
+            graph.entry((*module).to_owned()).or_default().extend(targets);
+        }
+    }
+    graph
 }
 
 /// The names that the crate's root re-exports.
@@ -123,6 +125,22 @@ fn the_runtimes_modules_use_no_floor_above_theirs() {
     assert_eq!(probe("runtime/src/new.rs", ""), 1);
     let found = sources.iter().flat_map(|source| upward(source, &public)).collect();
     assert_none("a floor uses those below", found);
+}
+
+#[test]
+fn circles_of_the_runtimes_modules_are_small() {
+    let mut sources = rust(&["runtime/src/"]);
+    let public = public(&sources);
+    let large = |sources: &[Source]| -> Vec<String> {
+        let circles = circles(&graph(sources, &public)).into_iter();
+        circles.filter(|circle| circle.len() > CIRCLE).map(|circle| circle.join(", ")).collect()
+    };
+    // Each circle stands on one floor, since one across floors would use a higher one.
+    assert_none("a circle has four modules at most", large(&sources));
+    let upward =
+        Source { path: "runtime/src/error.rs".to_owned(), text: "use crate::Pool;".into() };
+    sources.push(upward);
+    assert_eq!(large(&sources).len(), 1);
 }
 
 #[test]

@@ -240,7 +240,7 @@ impl<'ast> Visit<'ast> for Uses<'_> {
     }
 }
 
-fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+pub fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     use syn::Item::*;
     match item {
         Const(item) => &item.attrs,

@@ -46,7 +46,7 @@ fn system_calls_of_the_loader_are_in_sys() {
     let mut found = Vec::new();
     let mut allowed = HashSet::new();
     for source in &sources {
-        // `testing/` is what the crate offers to its own tests and fuzz targets.
+        // `testing/` serves the crate's own tests and fuzz targets.
         let exempt = ["loader/src/sys/", "loader/src/testing/"];
         if exempt.iter().any(|folder| source.path.starts_with(folder))
             || tests.contains(&source.path)

@@ -2,6 +2,7 @@
 
 pub mod cases;
 mod differential;
+mod glibc;
 mod object;
 pub mod random;
 mod shim;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 /// Options of `cargo xtask linker`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Compare every relocated word of these with what glibc makes of it: shared objects, wheels,
+    /// Compare every relocated word of these with glibc's: shared objects, wheels,
     /// or directories of either
     #[arg(long, value_name = "FILE|DIR|WHEEL", num_args = 1..)]
     differential: Vec<PathBuf>,

@@ -12,7 +12,7 @@ use goblin::elf::{Elf, reloc};
 
 /// One place that a relocation writes to.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Relocated {
     /// Address in the file.
     pub offset: u64,
     /// Relocation type; RELATIVE for DT_RELR.
@@ -21,7 +21,7 @@ pub(super) struct Place {
     pub addend: i64,
     /// Bytes written: 4 or 8.
     pub size: usize,
-    /// The symbol's name; empty if there is none.
+    /// The symbol's name; empty without one.
     pub symbol: String,
     /// Whether the object itself defines the symbol as weak or unique.
     pub vague: bool,
@@ -40,7 +40,7 @@ pub(super) fn is_loadable(bytes: &[u8]) -> bool {
 }
 
 /// All places that the relocations of `bytes` write to.
-pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
+pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Relocated>> {
     let elf = Elf::parse(bytes).context("goblin cannot parse it")?;
     let mut places = Vec::new();
     for rela in elf.dynrelas.iter().chain(elf.pltrelocs.iter()) {
@@ -57,7 +57,7 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
             _ => 8,
         };
         let binding = symbol.filter(|symbol| symbol.st_shndx != 0).map(|symbol| symbol.st_bind());
-        places.push(Place {
+        places.push(Relocated {
             offset: rela.r_offset,
             kind: rela.r_type,
             addend: rela.r_addend.unwrap_or(0),
@@ -67,7 +67,7 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Place>> {
             unique: binding == Some(STB_GNU_UNIQUE),
         });
     }
-    places.extend(packed_relative(&elf, bytes)?.into_iter().map(|offset| Place {
+    places.extend(packed_relative(&elf, bytes)?.into_iter().map(|offset| Relocated {
         offset,
         kind: reloc::R_X86_64_RELATIVE,
         addend: 0,
@@ -165,7 +165,7 @@ pub(super) fn without_constructors(path: &Path) -> anyhow::Result<std::path::Pat
     Ok(copy)
 }
 
-/// What the name of a copy that [`inert`] has made begins with. A process's number and the object's name follow.
+/// The first part of the name of a copy made by [`inert`]. A process's number and the object's name follow.
 const INERT: &str = ".inert-";
 
 /// Whether the file of this name is a copy that [`inert`] has made.

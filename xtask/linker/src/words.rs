@@ -9,12 +9,13 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use goblin::elf::reloc;
 use hydrozoa_loader::{Domain, Loader, OpenFlags, testing};
 
-use super::object::{self, Place};
+use super::glibc;
+use super::object::{self, Relocated};
 
 /// Options of the worker.
 #[derive(Args)]
@@ -84,7 +85,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         By::Hydrozoa => load_by_hydrozoa(&arguments.python, &arguments.object)?,
         By::Glibc => load_by_glibc(&arguments.python, &arguments.object)?,
     };
-    let is_interposed = |place: &Place, word: usize| {
+    let is_interposed = |place: &Relocated, word: usize| {
         keep.as_ref()
             .is_some_and(|(domain, _)| testing::is_interposition(domain, &place.symbol, word))
     };
@@ -143,7 +144,7 @@ struct Meaning<'a> {
 }
 
 fn meaning<'a>(
-    place: &Place,
+    place: &Relocated,
     at: usize,
     word: u64,
     after: u64,
@@ -294,14 +295,7 @@ fn load_by_glibc(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
 }
 
 fn open_by_glibc(path: &Path, flags: c_int) -> anyhow::Result<()> {
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the name is NUL-terminated; constructors of its dependencies run, as intended.
-    if unsafe { libc::dlopen(name.as_ptr(), flags) }.is_null() {
-        // SAFETY: after a failure dlerror returns a string.
-        let text = unsafe { std::ffi::CStr::from_ptr(libc::dlerror()) };
-        bail!("glibc: {}", text.to_string_lossy());
-    }
-    Ok(())
+    glibc::open(path, flags).map(drop).map_err(|text| anyhow::anyhow!("glibc: {text}"))
 }
 
 fn system_owners() -> Vec<Owner> {

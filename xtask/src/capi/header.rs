@@ -34,33 +34,37 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// The header that the sources give.
 fn made() -> Result<String> {
-    let folder = workspace::root().join("capi");
+    let folder = workspace::root().join("doors/c");
     let configuration = cbindgen::Config::from_file(folder.join("cbindgen.toml"));
     let configuration = configuration.map_err(anyhow::Error::msg)?;
     let mut builder = cbindgen::Builder::new().with_config(configuration);
-    let mut sources: Vec<PathBuf> = folder
-        .join("src")
-        .read_dir()
-        .context("reading capi/src")?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<_>>()?;
-    // The order of the header's parts must not depend on the file system.
-    sources.sort();
-    for source in sources.iter().filter(|source| !is_root(source)) {
+    for source in sources(&folder.join("src")).context("reading doors/c/src")? {
         builder = builder.with_src(source);
     }
     let mut text = Vec::new();
-    builder.generate().context("cbindgen reads capi/src")?.write(&mut text);
+    builder.generate().context("cbindgen reads doors/c/src")?.write(&mut text);
     Ok(String::from_utf8(text)?)
 }
 
-/// The root declares modules, which cbindgen would look for; it has nothing else.
-fn is_root(source: &Path) -> bool {
-    source.file_name().is_some_and(|name| name == "lib.rs")
+/// The files below a folder, but not those that declare modules, which cbindgen would look for; these have nothing else. The
+/// order of the header's parts must not depend on the file system.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = folder.read_dir()?.map(|entry| Ok(entry?.path()));
+    let mut entries: Vec<PathBuf> = entries.collect::<Result<_>>()?;
+    entries.sort();
+    let mut found = Vec::new();
+    for entry in entries {
+        if entry.is_dir() {
+            found.extend(sources(&entry)?);
+        } else if !["lib.rs", "mod.rs"].iter().any(|root| entry.ends_with(root)) {
+            found.push(entry);
+        }
+    }
+    Ok(found)
 }
 
 fn path() -> PathBuf {
-    workspace::root().join("capi/include/hydrozoa.h")
+    workspace::root().join("doors/c/include/hydrozoa.h")
 }
 
 /// The first line that differs.

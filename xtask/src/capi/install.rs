@@ -25,7 +25,7 @@ pub struct Arguments {
     built: Option<PathBuf>,
 }
 
-/// What programs record in themselves. capi/build.rs gives it to the library.
+/// The name that programs record. doors/c/build.rs gives it to the library.
 const SONAME: &str = "libhydrozoa.so.0";
 
 /// The system's libraries that Rust's standard library needs (`rustc --print native-static-libs`).
@@ -52,7 +52,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     link(SONAME, &lib.join("libhydrozoa.so"))?;
     put(&built.join("libhydrozoa.a"), &lib.join("libhydrozoa.a"))?;
 
-    let headers = workspace::root().join("capi/include");
+    let headers = workspace::root().join("doors/c/include");
     for name in ["hydrozoa.h", "hydrozoa_values.h", "hydrozoa_dlpack.h", "hydrozoa.hpp"] {
         put(&headers.join(name), &include.join(name))?;
     }

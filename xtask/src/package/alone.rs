@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace;
 
-/// What the README's first sample must print.
+/// The expected output of the README's first sample.
 const PRINTED: &str = "4 interpreters: 17984 primes";
 
 /// The crate with the sample.
@@ -40,7 +40,7 @@ impl Alone {
         for (name, package) in packages {
             writeln!(manifest, "{name} = {{ path = {package:?} }}")?;
         }
-        // The profile of the checkout for what others wrote. Nobody debugs what is built here.
+        // The checkout's profile for others' crates. Nobody debugs these builds.
         manifest.push_str("\n[profile.dev]\ndebug = false\n");
         std::fs::write(folder.join("Cargo.toml"), manifest)?;
         std::fs::copy(workspace::root().join("Cargo.lock"), folder.join("Cargo.lock"))

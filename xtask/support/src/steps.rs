@@ -1,8 +1,11 @@
 //! A list of named steps with times and counts. All steps run even when one fails.
 
 use std::panic::resume_unwind;
+use std::process::Command;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
 
 /// The result that a step reports: how many checks passed and failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,7 +63,7 @@ impl Default for Steps {
 #[must_use = "its result counts when it is joined (`Steps::join`)"]
 pub struct Beside {
     name: String,
-    thread: JoinHandle<(Duration, anyhow::Result<Outcome>)>,
+    thread: JoinHandle<(Duration, Result<Outcome>)>,
 }
 
 impl Steps {
@@ -68,7 +71,7 @@ impl Steps {
     pub fn begin<O: Into<Outcome>>(
         &self,
         name: &str,
-        step: impl FnOnce() -> anyhow::Result<O> + Send + 'static,
+        step: impl FnOnce() -> Result<O> + Send + 'static,
     ) -> Beside {
         println!("\n== {name}, beside what follows");
         let thread = thread::spawn(move || {
@@ -86,7 +89,7 @@ impl Steps {
         self.add(beside.name, duration, outcome);
     }
 
-    fn add(&mut self, name: String, duration: Duration, outcome: anyhow::Result<Outcome>) {
+    fn add(&mut self, name: String, duration: Duration, outcome: Result<Outcome>) {
         let outcome = outcome.unwrap_or_else(|error| {
             println!("error: {error:#}");
             Outcome { count: Count::one(false), failures: vec![format!("{error:#}")] }
@@ -95,7 +98,7 @@ impl Steps {
     }
 
     /// Runs a step. An error is one failed check and is printed.
-    pub fn run<O: Into<Outcome>>(&mut self, name: &str, step: impl FnOnce() -> anyhow::Result<O>) {
+    pub fn run<O: Into<Outcome>>(&mut self, name: &str, step: impl FnOnce() -> Result<O>) {
         println!("\n== {name}");
         let start = Instant::now();
         let outcome = step().map(O::into);
@@ -128,4 +131,16 @@ impl Steps {
         println!("{} passed, {} failed", total.passed, total.failed);
         total.failed == 0
     }
+}
+
+/// A command that is one check.
+pub fn check(command: &mut Command) -> Result<Outcome> {
+    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    let mut outcome = Outcome::from(Count::one(status.success()));
+    if !status.success() {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+        outcome.failures.push(format!("{}: {status}", words.join(" ")));
+    }
+    Ok(outcome)
 }

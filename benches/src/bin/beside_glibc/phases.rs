@@ -12,10 +12,10 @@ use tracing::{Event, Metadata, Subscriber};
 
 /// Durations in microseconds by the name of the event's field.
 #[derive(Clone, Default)]
-pub struct Phases(Arc<State>);
+pub struct Phases(Arc<Collected>);
 
 #[derive(Default)]
-struct State {
+struct Collected {
     active: AtomicBool,
     durations: Mutex<BTreeMap<&'static str, Vec<f64>>>,
 }
@@ -75,7 +75,7 @@ impl Subscriber for Listener {
     fn exit(&self, _: &Id) {}
 }
 
-struct Fields<'a>(&'a State);
+struct Fields<'a>(&'a Collected);
 
 impl Visit for Fields<'_> {
     fn record_f64(&mut self, field: &Field, value: f64) {

@@ -1,14 +1,15 @@
 //! The run: the contenders, the order of their measurements, and whether the promises are decided.
 
 use std::path::PathBuf;
-use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use hydrozoa_measure::models::manifest;
 
+use crate::exported::{Exported, ModelsPool};
 use crate::field::Field;
 use crate::measured::Measured;
-use crate::{Place, report};
+use crate::ours::Ours;
+use crate::{report, written};
 
 /// With `--require-speed`, at most this many times the rounds asked for: see [`is_decided`].
 const PATIENCE: usize = 6;
@@ -19,7 +20,7 @@ const FIRST: f64 = 0.1;
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
-    place: Place,
+    exported: Exported,
     /// The rivals' script, benches/python/worker.py
     #[arg(long)]
     worker: PathBuf,
@@ -42,7 +43,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let models: Vec<String> =
-        manifest(&options.place.manifest)?.into_iter().map(|entry| entry.name).collect();
+        manifest(&options.exported.manifest)?.into_iter().map(|entry| entry.name).collect();
     eprintln!("starting interpreters and processes");
     let mut field = start(options)?;
     let mut measured: Vec<Measured> = models
@@ -82,10 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let report = report::Report::new(&measured, options.seconds);
     report.print();
-    if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-    }
+    written::json(options.json.as_deref(), &report)?;
     let failed = report.failures(options.require_speed);
     if !failed.is_empty() {
         bail!("{}", failed.join("; "));
@@ -105,17 +103,15 @@ fn start(options: &Options) -> Result<Field> {
     for &count in &options.counts {
         add_pool(&mut field, options, count)?;
     }
-    let processes = (0..options.counts.iter().copied().max().unwrap_or_default())
-        .map(|number| field.add(&format!("python process {number}"), &mut python(options)))
-        .collect::<Result<Vec<_>>>()?;
-    let most = processes.len().to_string();
-    let prefork = field.add("prefork server", python(options).args(["--prefork", &most]))?;
+    let most = options.counts.iter().copied().max().unwrap_or_default();
+    let python = || options.exported.rival(&options.worker);
+    let (processes, prefork) = field.add_processes(most, python)?;
     for &count in &options.counts {
         let label = format!("{count} python process{}", if count == 1 { "" } else { "es" });
         field.line(label, "processes", count, processes[..count].to_vec(), 1);
     }
     // The same as for pools: the memory of the processes above must not include that of threads.
-    let threaded = field.add("python process with threads", &mut python(options))?;
+    let threaded = field.add("python process with threads", &mut python())?;
     field.line("1 python process, 2 threads", "process-threads", 2, vec![threaded], 2);
     for &count in &options.counts {
         let label = format!("{count} prefork with gc.freeze");
@@ -125,7 +121,9 @@ fn start(options: &Options) -> Result<Field> {
 }
 
 fn add_pool(field: &mut Field, options: &Options, count: usize) -> Result<()> {
-    let contender = field.add(&format!("pool of {count}"), &mut pool(options, count)?)?;
+    let exported = options.exported.clone();
+    let pool = Ours::Models(ModelsPool { exported, interpreters: count });
+    let contender = field.add(&format!("pool of {count}"), &mut pool.command()?)?;
     let plural = if count == 1 { "" } else { "s" };
     let label = format!("{count} interpreter{plural}");
     field.line(label, "interpreters", count, vec![contender], count);
@@ -133,30 +131,11 @@ fn add_pool(field: &mut Field, options: &Options, count: usize) -> Result<()> {
         // Threads take memory too (arenas of malloc, caches of kernels). Further interpreters are compared with
         // the pool of one; threads in that pool would make them look cheaper than they are.
         let name = "pool of 1, called by several threads";
-        let contender = field.add(name, &mut pool(options, count)?)?;
+        let contender = field.add(name, &mut pool.command()?)?;
         for &threads in options.counts.iter().filter(|&&threads| threads > 1) {
             let label = format!("1 interpreter, {threads} threads");
             field.line(label, "threads", threads, vec![contender], threads);
         }
     }
     Ok(())
-}
-
-/// This program as a pool that answers orders.
-fn pool(options: &Options, count: usize) -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command.args(["serve", "--interpreters", &count.to_string(), "--manifest"]);
-    command.arg(&options.place.manifest).arg("--venv").arg(&options.place.venv);
-    Ok(command)
-}
-
-fn python(options: &Options) -> Command {
-    let mut command = Command::new(options.place.venv.join("bin/python"));
-    command.arg(&options.worker).arg(&options.place.manifest);
-    for name in ["PYTHONPATH", "PYTHONHOME"] {
-        command.env_remove(name);
-    }
-    // torch.package itself uses TypedStorage; the warning does not concern the work.
-    command.env("PYTHONWARNINGS", "ignore");
-    command
 }

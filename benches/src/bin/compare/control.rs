@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use hydrozoa::{Error, Pool, Session};
 use hydrozoa_measure::samples::percentile;
 
-use crate::join;
+use crate::threads::join;
 
 /// The interpreter in which calls are stopped, and the one that serves meanwhile.
 const VICTIM: usize = 0;
@@ -20,7 +20,7 @@ const OTHER: usize = 1;
 const LIMIT: Duration = Duration::from_millis(50);
 /// How long the call into C takes at least.
 const NATIVE: f64 = 3.0;
-/// What is stopped.
+/// The kinds of calls that are stopped.
 const KINDS: [&str; 4] = ["loops", "calls that sleep", "calls into C", "calls that eat memory"];
 /// Rounds of each kind between two measurements of the other interpreter by itself.
 const BLOCK: usize = 5;
@@ -70,7 +70,7 @@ def serve(n):
     return sum(i * i for i in range(n))
 ";
 
-/// Milliseconds of what was seen.
+/// The measured times, in milliseconds.
 #[derive(Default)]
 struct Seen {
     /// From the interrupt to the error of a loop.

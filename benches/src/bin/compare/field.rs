@@ -11,7 +11,7 @@ use hydrozoa_measure::samples::Samples;
 pub struct Line {
     /// The line's label in the table.
     pub label: String,
-    /// What is counted, for grouping: `interpreters` (in one process), `threads` (of an interpreter),
+    /// The counted unit, for grouping: `interpreters` (in one process), `threads` (of an interpreter),
     /// `processes`, `process-threads` or `prefork`.
     pub kind: &'static str,
     /// Their number.
@@ -32,10 +32,23 @@ impl Field {
     /// Starts a contender and waits for it: on few cores, several starts at the same time would take as long.
     pub fn add(&mut self, name: &str, command: &mut Command) -> Result<usize> {
         eprintln!("  {name}");
-        let mut contender = Contender::start(name, command)?;
-        contender.wait_until_ready()?;
-        self.contenders.push(contender);
+        self.contenders.push(Contender::ready(name, command)?);
         Ok(self.contenders.len() - 1)
+    }
+
+    /// The rivals with one worker in each process: so many processes, and a prefork server with as many children.
+    pub fn add_processes(
+        &mut self,
+        count: usize,
+        python: impl Fn() -> Command,
+    ) -> Result<(Vec<usize>, usize)> {
+        let processes = (0..count)
+            .map(|number| self.add(&format!("python process {number}"), &mut python()))
+            .collect::<Result<_>>()?;
+        let mut prefork = python();
+        let prefork =
+            self.add("prefork server", prefork.args(["--prefork", &count.to_string()]))?;
+        Ok((processes, prefork))
     }
 
     /// Adds a line. `threads` is the number of threads of each contender.
@@ -56,19 +69,26 @@ impl Field {
 
     /// Has the line's contenders call a model at the same time.
     pub fn measure(&mut self, line: &Line, model: &str, seconds: f64) -> Result<Samples> {
-        let order = Order {
-            model: model.to_owned(),
-            seconds,
-            threads: line.threads,
-            processes: line.count,
-        };
-        for contender in &line.contenders {
-            self.contenders[*contender].send(&order)?;
-        }
-        let mut total = Samples::default();
-        for contender in &line.contenders {
-            total.merge(self.contenders[*contender].result()?);
-        }
-        Ok(total)
+        let contenders =
+            self.contenders.iter_mut().enumerate().filter(|(at, _)| line.contenders.contains(at));
+        call(contenders.map(|(_, contender)| contender), line, model, seconds)
     }
+}
+
+/// Has a line's contenders call a model at the same time.
+pub fn call<'a>(
+    contenders: impl Iterator<Item = &'a mut Contender>,
+    line: &Line,
+    model: &str,
+    seconds: f64,
+) -> Result<Samples> {
+    let (model, threads, processes) = (model.to_owned(), line.threads, line.count);
+    let order = Order::Call { model, seconds, threads, processes };
+    let mut called: Vec<_> = contenders.collect();
+    called.iter_mut().try_for_each(|contender| contender.send(&order))?;
+    let mut total = Samples::default();
+    for contender in called {
+        total.merge(contender.result()?);
+    }
+    Ok(total)
 }

@@ -1,8 +1,8 @@
 //! The speed of plain Python code in interpreters with eager imports, with a profile of imports, and with a profile and settled.
 //!
 //! The code is in benches/python/kernels. Each round starts new interpreters, one of each kind, and has them run each kernel by
-//! turns. So neither the machine's other users nor the places of an interpreter's memory favour one kind. What counts is the CPU
-//! time of the calling thread.
+//! turns. So neither the machine's other users nor the places of an interpreter's memory favour one kind. The measure is the
+//! calling thread's CPU time.
 
 use std::path::PathBuf;
 use std::time::Duration;

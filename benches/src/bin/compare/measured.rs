@@ -1,7 +1,8 @@
-//! What a comparison has measured, and the figures that tables have of it.
+//! A comparison's measurements, and the figures that tables derive from them.
 
 use anyhow::Result;
 use hydrozoa_measure::samples::{Samples, median, percentile};
+use serde::Serialize;
 
 use crate::field::{Field, Line};
 
@@ -16,13 +17,13 @@ pub struct Measured {
     pub rounds: Vec<Samples>,
 }
 
-/// What the workers of a line take, in MiB of private memory.
+/// The private memory of a line's workers, in MiB.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Private {
+struct Private {
     /// The first worker, with its process.
-    pub first: f64,
+    first: f64,
     /// The average that each further one adds; nothing for a single one.
-    pub further: Option<f64>,
+    further: Option<f64>,
 }
 
 impl Measured {
@@ -35,7 +36,7 @@ impl Measured {
         median(&self.rounds.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// Millions of instructions in user mode for each call. Nothing where the processor's counters are not to be had.
+    /// Millions of instructions in user mode for each call. Nothing where the processor's counters are unavailable.
     pub fn instructions_m(&self) -> Option<f64> {
         let each =
             |samples: &Samples| Some(samples.for_each_call(samples.effort.instructions?) / 1e6);
@@ -52,16 +53,8 @@ impl Measured {
         self.median(|samples| samples.for_each_call(samples.effort.faults))
     }
 
-    pub fn calls(&self) -> usize {
-        self.rounds.iter().map(|samples| samples.latencies_us.len()).sum()
-    }
-
-    pub fn wrong(&self) -> usize {
-        self.rounds.iter().map(|samples| samples.wrong).sum()
-    }
-
-    /// What the line's workers took after the last round. `all` has the lines with one worker.
-    pub fn private(&self, all: &[Self]) -> Private {
+    /// The memory of the line's workers after the last round. `all` includes the lines with one worker.
+    fn private(&self, all: &[Self]) -> Private {
         let private = self.private_mib();
         match self.line.kind {
             "interpreters" => {
@@ -87,6 +80,73 @@ impl Measured {
         let kib = self.rounds.last().map(|samples| samples.private_kib.as_slice());
         kib.unwrap_or_default().iter().map(|kib| *kib as f64 / 1024.0).collect()
     }
+}
+
+/// One line on one model, as reports have it: medians over the rounds.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    pub model: String,
+    /// The line's label.
+    pub contender: String,
+    pub kind: &'static str,
+    pub count: usize,
+    /// Calls for each second, of all workers.
+    pub throughput: f64,
+    /// Throughput of each round.
+    pub rounds: Vec<f64>,
+    /// Throughput over that of another line in the same round: median, least and greatest; 0 where that was not compared.
+    pub ratio: f64,
+    pub least: f64,
+    pub greatest: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    /// Private memory in MiB: of the first interpreter with its process, or of the first process.
+    pub first_mib: f64,
+    /// The average memory that each further worker adds; nothing for a single one, and for threads.
+    pub further_mib: Option<f64>,
+    /// Instructions in user mode for each call, in millions; nothing where the processor's counters are unavailable.
+    pub instructions_m: Option<f64>,
+    /// CPU time of a call in milliseconds, with that of the kernel.
+    pub cpu_ms: f64,
+    /// Switches of threads and page faults for each call.
+    pub switches: f64,
+    pub faults: f64,
+    pub calls: usize,
+    pub wrong: usize,
+}
+
+impl Figures {
+    /// `base` is the line that others are compared with.
+    pub fn of(one: &Measured, all: &[Measured], base: (&str, usize)) -> Self {
+        let ratios = ratios(Some(one), find(all, &one.model, base));
+        let Private { first, further } = one.private(all);
+        Self {
+            model: one.model.clone(),
+            contender: one.line.label.clone(),
+            kind: one.line.kind,
+            count: one.line.count,
+            throughput: one.median(Samples::throughput),
+            rounds: one.rounds.iter().map(Samples::throughput).collect(),
+            ratio: median(&ratios),
+            least: percentile(&ratios, 0.0),
+            greatest: percentile(&ratios, 1.0),
+            p50_ms: one.median(|samples| samples.latency_ms(0.5)),
+            p99_ms: one.median(|samples| samples.latency_ms(0.99)),
+            first_mib: first,
+            further_mib: further,
+            instructions_m: one.instructions_m(),
+            cpu_ms: one.median(|samples| samples.for_each_call(samples.effort.cpu_us) / 1e3),
+            switches: one.switches(),
+            faults: one.faults(),
+            calls: one.rounds.iter().map(|samples| samples.latencies_us.len()).sum(),
+            wrong: one.rounds.iter().map(|samples| samples.wrong).sum(),
+        }
+    }
+}
+
+/// A figure that may be missing, in a table.
+pub fn number(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.1}"))
 }
 
 /// Measures all lines of a field by turns, so many times.

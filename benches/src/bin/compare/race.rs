@@ -1,18 +1,15 @@
 //! Many threads that make, call, unload and drop the same movables at random: does anything hang, leak or differ?
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use hydrozoa::memory::Usage;
+use anyhow::{Result, ensure};
+use fastrand::Rng;
 use hydrozoa::movable::shared_memory;
 use hydrozoa::{Movable, Pool, Tensor};
-use hydrozoa_measure::trend::Trend;
 
-use crate::join;
-use fastrand::Rng;
+use crate::threads::{slope, take_turns};
 
 const INTERPRETERS: usize = 4;
 const THREADS: usize = 16;
@@ -32,9 +29,9 @@ pub struct Options {
     /// The virtual environment with torch
     #[arg(long)]
     venv: std::path::PathBuf,
-    /// How long, in seconds
-    #[arg(long, default_value_t = 300.0)]
-    seconds: f64,
+    /// How long, in minutes
+    #[arg(long, value_name = "M", default_value_t = 5.0)]
+    minutes: f64,
 }
 
 /// A movable and its expected answer.
@@ -46,7 +43,6 @@ struct Turns {
     made: AtomicU64,
     called: AtomicU64,
     dropped: AtomicU64,
-    stop: AtomicBool,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -57,27 +53,21 @@ pub fn run(options: &Options) -> Result<()> {
     let alive = layers(&pool)?;
     let slots: Vec<Slot> = (0..MOVABLES).map(|_| Mutex::default()).collect();
     let turns = Turns::default();
-    let points = thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let (pool, slots, turns) = (&pool, &slots, &turns);
-                scope.spawn(move || {
-                    let mut random = Rng::with_seed(thread as u64 + 1);
-                    while !turns.stop.load(Ordering::Relaxed) {
-                        turn(pool, slots, turns, &mut random).inspect_err(|_| {
-                            turns.stop.store(true, Ordering::Relaxed);
-                        })?;
-                        turns.of[thread].fetch_add(1, Ordering::Relaxed);
-                    }
-                    Ok::<_, anyhow::Error>(())
-                })
-            })
-            .collect();
-        let points = watch(options, &turns);
-        turns.stop.store(true, Ordering::Relaxed);
-        join(threads)?;
-        points
-    })?;
+    let randoms: Vec<_> =
+        (1..=THREADS as u64).map(|seed| Mutex::new(Rng::with_seed(seed))).collect();
+    let mut stalled = Stalled([(u64::MAX, Instant::now()); THREADS]);
+    let points = take_turns(
+        THREADS,
+        options.minutes * 60.0,
+        |thread, _| {
+            let mut random = randoms[thread].lock().unwrap_or_else(PoisonError::into_inner);
+            turn(&pool, &slots, &turns, &mut random)?;
+            turns.of[thread].fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        },
+        || format!("{} made", turns.made.load(Ordering::Relaxed)),
+        || stalled.look(&turns),
+    )?;
     drop(slots);
     report(&pool, &turns, &points, &alive)
 }
@@ -133,23 +123,13 @@ fn turn(pool: &Pool, slots: &[Slot], turns: &Turns, random: &mut Rng) -> Result<
     Ok(())
 }
 
-/// Samples private memory once a second, over minutes. Ends the process if a thread stands still.
-fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
-    let begin = Instant::now();
-    let mut points = Vec::new();
-    let mut seen = [(u64::MAX, begin); THREADS];
-    while begin.elapsed().as_secs_f64() < options.seconds && !turns.stop.load(Ordering::Relaxed) {
-        thread::sleep(Duration::from_secs(1));
-        points.push((
-            begin.elapsed().as_secs_f64() / 60.0,
-            Usage::of_process()?.private as f64 / 1024.0,
-        ));
-        if points.len() % 30 == 0 {
-            let (minutes, kib) = points[points.len() - 1];
-            let made = turns.made.load(Ordering::Relaxed);
-            println!("{minutes:5.1} min: {made} made, private memory {:.1} MiB", kib / 1024.0);
-        }
-        for (thread, (last, since)) in seen.iter_mut().enumerate() {
+/// The last number of turns of each thread that was seen, and since when.
+struct Stalled([(u64, Instant); THREADS]);
+
+impl Stalled {
+    /// Ends the process if a thread stands still.
+    fn look(&mut self, turns: &Turns) {
+        for (thread, (last, since)) in self.0.iter_mut().enumerate() {
             let now = turns.of[thread].load(Ordering::Relaxed);
             if now != *last {
                 (*last, *since) = (now, Instant::now());
@@ -162,7 +142,6 @@ fn watch(options: &Options, turns: &Turns) -> Result<Vec<(f64, f64)>> {
             }
         }
     }
-    Ok(points)
 }
 
 /// The number of objects of the moved class that live in each interpreter.
@@ -185,7 +164,7 @@ fn report(pool: &Pool, turns: &Turns, points: &[(f64, f64)], alive: &[i64]) -> R
         made > 0 && called > 0 && dropped > 0,
         "the run was too short: {made} made, {called} called, {dropped} dropped"
     );
-    // The second round frees what one interpreter's object kept of another's.
+    // The second round frees objects that one interpreter's object kept alive in another.
     layers(pool)?;
     let left = layers(pool)?;
     ensure!(left == alive, "objects were not freed: {left:?} are alive instead of {alive:?}");
@@ -195,13 +174,10 @@ fn report(pool: &Pool, turns: &Turns, points: &[(f64, f64)], alive: &[i64]) -> R
     if points.last().is_none_or(|(minutes, _)| minutes * 60.0 < TREND_FROM) {
         return Ok(());
     }
-    let trend = Trend::of(&points[points.len() / 5..]).context("a run this long has a trend")?;
+    let trend = slope(points)?;
     let minutes = points.last().map_or(f64::NAN, |(minutes, _)| *minutes);
     let each = trend.slope * 1024.0 * minutes / made as f64;
-    println!(
-        "slope of private memory after warm-up: {:.1} KiB/min, standard error {:.1} KiB/min: {each:.1} bytes for each movable made",
-        trend.slope, trend.error
-    );
+    println!("that is {each:.1} bytes for each movable made");
     ensure!(each < NEGLIGIBLE || trend.slope < 3.0 * trend.error, "private memory grows");
     Ok(())
 }

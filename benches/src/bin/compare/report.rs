@@ -1,10 +1,10 @@
 //! The report: a table for people, JSON for programs, and whether each promise holds.
 
-use hydrozoa_measure::samples::{Samples, median};
+use hydrozoa_measure::machine::Machine;
+use hydrozoa_measure::samples::median;
 use serde::Serialize;
 
-use crate::machine::Machine;
-use crate::measured::{Measured, Private, find, ratios};
+use crate::measured::{Figures, Measured, find, number, ratios};
 
 /// Promised in docs/specification.md: two interpreters against one on mobilenet_v3_small at batch 1, on two cores.
 const TWO_AGAINST_ONE: f64 = 1.9;
@@ -42,7 +42,7 @@ const BESIDE: [(&str, Key, Key); 2] = [
     ("2 interpreters beside 2 prefork children", ("interpreters", 2), ("prefork", 2)),
 ];
 
-/// What a call costs beside throughput, which says as much of a machine's other users as of the program. Promised in
+/// A call's cost beside throughput, which depends as much on a machine's other users as on the program. Promised in
 /// docs/specification.md: each of two interpreters does no more of it than each of two processes.
 struct Cost {
     name: &'static str,
@@ -67,7 +67,7 @@ pub struct Report {
     rounds: usize,
     /// Number of rounds that measured the lines of the promises.
     rounds_of_promises: usize,
-    lines: Vec<Row>,
+    lines: Vec<Figures>,
     /// Whether the lines are there that tell which of the latter had a second core to give.
     tells: bool,
     /// How many of them had one. Only these judge the promises.
@@ -90,34 +90,6 @@ struct Beside {
     lines: &'static str,
     ratio: f64,
     rounds: usize,
-}
-
-/// One line of the table: medians over the rounds.
-#[derive(Debug, Serialize)]
-struct Row {
-    model: String,
-    label: String,
-    kind: &'static str,
-    count: usize,
-    /// Calls for each second.
-    throughput: f64,
-    /// Throughput against one interpreter in the same round; nothing where one was not compared.
-    ratio: Option<f64>,
-    p50_ms: f64,
-    p99_ms: f64,
-    /// Private memory in MiB: of the first interpreter with its process, or of the first process.
-    first_mib: f64,
-    /// The average memory that each further one adds; nothing for a single one.
-    further_mib: Option<f64>,
-    /// Instructions in user mode for each call, in millions; nothing where the processor's counters are not to be had.
-    instructions_m: Option<f64>,
-    /// Switches of threads and page faults for each call.
-    switches: f64,
-    faults: f64,
-    /// Throughput of each round.
-    rounds: Vec<f64>,
-    calls: usize,
-    wrong: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -143,7 +115,7 @@ struct Bound {
 }
 
 impl Report {
-    /// The promises are for two free cores. The same rounds measure what the machine really has to give: two separate
+    /// The promises are for two free cores. The same rounds measure what the machine can really give: two separate
     /// processes share nothing but the machine. Rounds in which it had no second core to give are not judged. In the
     /// others the promises shrink in proportion where two processes do not reach twice the throughput of one, and the
     /// report says so.
@@ -152,7 +124,9 @@ impl Report {
     /// takes more of a call, and the gain is smaller. A plain python process with two threads shows by how much, and
     /// the promise against threads shrinks in proportion to that.
     pub fn new(measured: &[Measured], seconds: f64) -> Self {
-        let lines: Vec<Row> = measured.iter().map(|one| row(one, measured)).collect();
+        let one = ("interpreters", 1);
+        let lines: Vec<Figures> =
+            measured.iter().map(|line| Figures::of(line, measured, one)).collect();
         let judged = judged(measured);
         let in_judged = |of, to| {
             let ratios = ratios(find(measured, MODEL, of), find(measured, MODEL, to));
@@ -219,13 +193,11 @@ impl Report {
                     "further MiB"
                 );
             }
-            let number =
-                |value: Option<f64>| value.map_or("-".to_owned(), |one| format!("{one:.1}"));
             println!(
                 "{:<28} {:>8.1} {:>6} {:>7.2} {:>7.2} {:>7} {:>8.1} {:>7.1} {:>10.1} {:>12}",
-                row.label,
+                row.contender,
                 row.throughput,
-                row.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+                if row.ratio > 0.0 { format!("{:.2}", row.ratio) } else { "-".to_owned() },
                 row.p50_ms,
                 row.p99_ms,
                 number(row.instructions_m),
@@ -257,7 +229,7 @@ impl Report {
                 self.processes, self.threads
             );
         }
-        // Without a judged round, there is no result of the promises to print.
+        // Without a judged round, the promises have no result to print.
         for Promise { promise, promised, wanted, measured, kept } in
             self.promises.iter().filter(|_| self.judged > 0)
         {
@@ -319,7 +291,7 @@ impl Report {
     }
 }
 
-/// What two interpreters do for a call. What a machine does not count has no bound.
+/// Bounds on two interpreters' cost of a call. A quantity that the machine does not count has no bound.
 fn bounds(measured: &[Measured]) -> Vec<Bound> {
     let of = |cost: &Cost| {
         let value = |kind| (cost.of)(find(measured, MODEL, (kind, 2))?);
@@ -352,34 +324,12 @@ pub fn judged(measured: &[Measured]) -> Vec<usize> {
     second.filter(|(_, ratio)| *ratio >= SECOND_CORE).map(|(round, _)| round).collect()
 }
 
-fn row(one: &Measured, all: &[Measured]) -> Row {
-    let Private { first, further } = one.private(all);
-    Row {
-        model: one.model.clone(),
-        label: one.line.label.clone(),
-        kind: one.line.kind,
-        count: one.line.count,
-        throughput: one.median(Samples::throughput),
-        ratio: find(all, &one.model, ("interpreters", 1))
-            .map(|to| median(&ratios(Some(one), Some(to)))),
-        p50_ms: one.median(|samples| samples.latency_ms(0.5)),
-        p99_ms: one.median(|samples| samples.latency_ms(0.99)),
-        first_mib: first,
-        further_mib: further,
-        instructions_m: one.instructions_m(),
-        switches: one.switches(),
-        faults: one.faults(),
-        rounds: one.rounds.iter().map(Samples::throughput).collect(),
-        calls: one.calls(),
-        wrong: one.wrong(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::field::Line;
     use hydrozoa_measure::effort::Effort;
+    use hydrozoa_measure::samples::Samples;
 
     /// Two workers of a kind with ten calls.
     fn two(kind: &'static str, effort: Effort) -> Measured {
@@ -405,7 +355,7 @@ mod tests {
         };
         assert_eq!(kept(100_900_000, 14, 4), [true, true, true]);
         assert_eq!(kept(101_100_000, 16, 6), [false, false, false]);
-        // Without counters there is no bound of instructions.
+        // Without counters, instructions have no bound.
         let uncounted = ["processes", "interpreters"].map(|kind| two(kind, effort(None, 0, 0)));
         let names: Vec<String> = bounds(&uncounted).into_iter().map(|bound| bound.what).collect();
         let expected = ["switches of threads", "page faults"];

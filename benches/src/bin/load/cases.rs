@@ -26,7 +26,7 @@ pub enum Style {
     Raw,
 }
 
-/// What `prepare.py` has written.
+/// The description that `prepare.py` wrote.
 #[derive(Debug, Deserialize)]
 struct Described {
     count: usize,
@@ -42,7 +42,7 @@ pub struct Body {
     pub json: Option<usize>,
 }
 
-/// Requests and what is answered if all is right.
+/// Requests and their right answers.
 pub struct Cases {
     style: Style,
     described: Described,

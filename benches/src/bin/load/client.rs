@@ -28,7 +28,7 @@ impl Target {
             Style::Binary | Style::Raw => "application/octet-stream",
         };
         let target = Self { port, path: path.into(), content };
-        // What every request has is right, or the first one says so.
+        // Sending one request checks the parts that all requests share.
         target.request(&cases.bodies[0])?;
         Ok(target)
     }

@@ -24,7 +24,7 @@ pub struct Options {
     warm: f64,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Serialize)]
 pub struct Report {
     /// In the time that counts.

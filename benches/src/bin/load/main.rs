@@ -1,6 +1,6 @@
 //! `load`: requests to a server of models, by many connections, each answer checked to the bit.
 //!
-//! The same client asks all serving systems that `cargo xtask serve` compares. It prints one line of JSON.
+//! The same client asks all serving systems that `cargo xtask lab serve` compares. It prints one line of JSON.
 
 mod cases;
 mod client;
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Whoever started the client shows its words; a stack of its own tasks says nothing of the server.
+            // The caller shows this message; a stack of the client's own tasks says nothing about the server.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }

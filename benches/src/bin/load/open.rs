@@ -29,7 +29,7 @@ pub struct Options {
     calm_ms: f64,
 }
 
-/// What became of the requests.
+/// The fates of the requests.
 #[derive(Default, Serialize)]
 pub struct Report {
     sent: usize,
@@ -39,7 +39,7 @@ pub struct Report {
     refused: usize,
     /// Without a free connection.
     unsent: usize,
-    /// Any other answer, and what it was.
+    /// Any other answer, and its text.
     wrong: usize,
     first_wrong: Option<String>,
     /// Of right answers.
@@ -49,16 +49,16 @@ pub struct Report {
     recovery_seconds: f64,
 }
 
-/// What the requests share.
+/// State that the requests share.
 struct Shared {
     cases: Cases,
     target: Target,
     limit: usize,
-    state: RefCell<State>,
+    state: RefCell<OpenLoop>,
 }
 
 #[derive(Default)]
-struct State {
+struct OpenLoop {
     free: Vec<Connection>,
     open: usize,
     under_way: usize,
@@ -122,7 +122,7 @@ fn is_right(cases: &Cases, case: usize, answer: &Answer) -> bool {
     answer.status == 200 && cases.check(case, &answer.headers, &answer.body).is_ok()
 }
 
-/// What a request has come to.
+/// The fate of a request.
 enum Fate {
     Right(Duration),
     Refused,

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Register(pub u8);
 
-/// IP0 and IP1: what linkage code between a call and its target may change (AAPCS64, 6.1.1).
+/// IP0 and IP1, which linkage code between a call and its target may change (AAPCS64, 6.1.1).
 pub(super) const X16: Register = Register(16);
 pub(super) const X17: Register = Register(17);
 /// The link register.

@@ -1,7 +1,7 @@
 //! AArch64 (ELF for the Arm 64-bit Architecture, IHI 0056).
 //!
-//! What only computes numbers and bytes is compiled, and tested, on every machine; what holds
-//! instructions of this one, on it alone.
+//! Code that only computes numbers and bytes is compiled and tested on every machine; code with
+//! instructions of this one, only on it.
 
 mod instruction;
 mod relocation;
@@ -14,7 +14,8 @@ mod gather;
 #[cfg(target_arch = "aarch64")]
 mod guard;
 #[cfg(target_arch = "aarch64")]
-mod late;
+mod interrupted;
+mod late_call;
 #[cfg(target_arch = "aarch64")]
 mod tls;
 #[cfg(target_arch = "aarch64")]
@@ -29,7 +30,10 @@ pub(crate) use gather::gathering;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
 #[cfg(target_arch = "aarch64")]
-pub(crate) use late::write_late_thunk;
+pub(crate) use interrupted::{
+    REGISTER_NAMES, REGISTERS, STACK_POINTER, registers_of, return_of_call,
+};
+pub(crate) use late_call::write_late_thunk;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};
 #[cfg(target_arch = "aarch64")]
@@ -37,8 +41,8 @@ pub(crate) use variadic::variadic;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use vfork::vforking;
 
-/// Whether `code` makes trampolines on the stack. What compilers emit for that on this machine was not looked at, so
-/// an image that asks for an executable stack is taken at its word.
+/// Whether `code` makes trampolines on the stack. Nobody has examined the code that compilers emit for that on this
+/// machine, so an image that asks for an executable stack is taken at its word.
 pub(crate) fn makes_trampolines(_code: &[u8]) -> bool {
     true
 }

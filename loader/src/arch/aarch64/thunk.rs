@@ -5,7 +5,7 @@ use super::instruction::{BTI_C, Register, X16, X30, branch, copy, load_immediate
 /// Bytes of one thunk, a multiple of 16 so that each begins a fetch block.
 pub(crate) const THUNK_SIZE: usize = 48;
 
-/// As the number of an argument: `x17`, which no argument uses. Linkage code may change it, and there is none
+/// As an argument number: `x17`, which no argument uses. Linkage code may change it, but no such code runs
 /// between a thunk and its target.
 pub(crate) const STATIC_CHAIN: usize = 17;
 

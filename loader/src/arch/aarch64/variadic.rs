@@ -1,6 +1,6 @@
 //! Variadic functions, whose arguments go on to another function as a list.
 
-/// Defines a function that stands for a variadic C function with `named` arguments before the others, all integers and
+/// Defines a function that replaces a variadic C function with `named` arguments before the others, all integers and
 /// pointers. It is the target of [`Interposition::with_hidden_context`](crate::replica::thunk::Interposition). It calls
 /// `target(named, list, context)`, an `extern "C"` function, with the address of the named arguments, as an array of words,
 /// and with the others as a `va_list`, which is passed by its address (AAPCS64, "The va_list type", and 6.8.2).

@@ -1,11 +1,11 @@
 //! `vfork`, with a function that is told of the child.
 
-/// Defines a function that stands for `vfork`, for
-/// [`Interposition::with_hidden_context`](crate::replica::thunk::Interposition). In the parent it returns what
-/// `target(child, context)` returns, an `extern "C"` function; `child` may be the negative number of an error.
+/// Defines a function that replaces `vfork`, for
+/// [`Interposition::with_hidden_context`](crate::replica::thunk::Interposition). In the parent it returns the result of
+/// `target(child, context)`, an `extern "C"` function; `child` may be a negative error number.
 ///
 /// The child returns first, on the parent's stack. Here nothing is on it: return address and context are in registers, which
-/// the system call keeps, and which each of the two processes has for itself.
+/// the system call keeps, and of which each process has its own.
 macro_rules! vforking {
     ($name:ident => $target:path) => {
         #[unsafe(naked)]

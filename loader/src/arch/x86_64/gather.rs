@@ -1,6 +1,6 @@
 //! Functions with more arguments than registers, or with an unknown number: variadic ones.
 
-/// Defines a function that stands for a C function whose arguments are all integers and pointers, however many. It
+/// Defines a function that replaces a C function whose arguments are all integers and pointers, however many. It
 /// is the target of [`Interposition::with_hidden_context`](crate::replica::thunk::Interposition). It calls
 /// `target(arguments, context)`, an `extern "C"` function, with the address of the first argument. The others
 /// follow it, as in an array.

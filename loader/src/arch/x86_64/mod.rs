@@ -3,7 +3,8 @@
 mod descriptor;
 mod gather;
 mod guard;
-mod late;
+mod interrupted;
+mod late_call;
 mod registers;
 mod relocation;
 mod thunk;
@@ -15,7 +16,10 @@ mod vfork;
 pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
 pub(crate) use gather::gathering;
 pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
-pub(crate) use late::write_late_thunk;
+pub(crate) use interrupted::{
+    REGISTER_NAMES, REGISTERS, STACK_POINTER, registers_of, return_of_call,
+};
+pub(crate) use late_call::write_late_thunk;
 pub(crate) use relocation::{action, relocation_name};
 pub(crate) use thunk::{STATIC_CHAIN, THUNK_SIZE, write_thunk};
 pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};

@@ -16,7 +16,7 @@ const XSAVEC: u64 = 2 << 32;
 
 /// Fills [`SAVE`].
 pub(super) fn prepare_to_save() {
-    // What is measured is the same each time.
+    // Every measurement gives the same result.
     SAVE.store(measure(), Ordering::Release);
 }
 

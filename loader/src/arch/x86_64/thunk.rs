@@ -3,7 +3,7 @@
 /// Bytes of one thunk, a multiple of 16 so that each begins a fetch block.
 pub(crate) const THUNK_SIZE: usize = 48;
 
-/// As the number of an argument: `r10`, the static chain, which no argument of C uses (psABI, "Register Usage").
+/// As an argument number: `r10`, the static chain, which no argument of C uses (psABI, "Register Usage").
 pub(crate) const STATIC_CHAIN: usize = 6;
 
 /// `movabs $imm64, %reg` for the INTEGER argument registers in order, and [`STATIC_CHAIN`]: REX prefix and opcode.

@@ -102,7 +102,7 @@ pub(crate) unsafe extern "C" fn tls_get_addr(index: *const TlsIndex) -> *mut c_v
 /// The shortest `__tls_get_addr` that serves an object which passes these module words alone.
 pub(crate) fn tls_get_addr_for(mut modules: impl Iterator<Item = u64> + Clone) -> usize {
     let shortest: unsafe extern "C" fn(*const TlsIndex) -> *mut c_void =
-        // Who calls it without any has words of its own.
+        // A caller that passes none of these uses its own words.
         if modules.clone().next().is_none() {
             tls_get_addr
         } else if modules.clone().all(|word| word == ARENA) {

@@ -1,6 +1,6 @@
 //! Variadic functions, whose arguments go on to another function as a list.
 
-/// Defines a function that stands for a variadic C function with `named` arguments before the others, all integers and
+/// Defines a function that replaces a variadic C function with `named` arguments before the others, all integers and
 /// pointers. It is the target of [`Interposition::with_hidden_context`](crate::replica::thunk::Interposition). It calls
 /// `target(named, list, context)`, an `extern "C"` function, with the address of the named arguments, as an array of words,
 /// and with the others as a `va_list` (psABI, "Variable Argument Lists").
@@ -20,7 +20,7 @@ macro_rules! variadic {
                 "mov [rsp + 56], rcx",
                 "mov [rsp + 64], r8",
                 "mov [rsp + 72], r9",
-                // The caller says whether there are vectors.
+                // The caller says whether it passes vectors.
                 "test al, al",
                 "je 2f",
                 "movaps [rsp + 80], xmm0",

@@ -1,11 +1,11 @@
 //! `vfork`, with a function that is told of the child.
 
-/// Defines a function that stands for `vfork`, for
-/// [`Interposition::with_hidden_context`](crate::replica::thunk::Interposition). In the parent it returns what
-/// `target(child, context)` returns, an `extern "C"` function; `child` may be the negative number of an error.
+/// Defines a function that replaces `vfork`, for
+/// [`Interposition::with_hidden_context`](crate::replica::thunk::Interposition). In the parent it returns the result of
+/// `target(child, context)`, an `extern "C"` function; `child` may be a negative error number.
 ///
-/// The child returns first, on the parent's stack, and overwrites what lies below the caller's frame. So the return
-/// address waits in a register, which the system call keeps, and which each of the two processes has for itself (glibc,
+/// The child returns first, on the parent's stack, and overwrites the stack below the caller's frame. So the return
+/// address waits in a register, which the system call keeps, and of which each process has its own (glibc,
 /// sysdeps/unix/sysv/linux/x86_64/vfork.S).
 macro_rules! vforking {
     ($name:ident => $target:path) => {

@@ -1,8 +1,8 @@
-//! The functions of the C library with state of the process in them: what references of a domain among several bind to.
+//! The C library's functions that keep process state, and the definitions that a domain's references bind to instead.
 //!
-//! [`crate::sys::clibrary`] has the functions and the state. They stand for definitions in the C library alone: a `getopt`
-//! that the program brings, or that a library binds to itself, stays what it is. The table in [`table`] has all functions, also those that are left
-//! as they are, and why. `docs/c-library.md` is made of it.
+//! [`crate::sys::clibrary`] holds the functions and the state. They replace definitions in the C library alone: a `getopt`
+//! that the program brings, or that a library binds to itself, is untouched. The table in [`table`] lists all functions,
+//! also those left alone, with the reasons. `docs/c-library.md` is made from it.
 
 mod page;
 mod table;
@@ -15,19 +15,19 @@ use crate::replica::thunk::Interposition;
 use crate::sys::clibrary::{Answer, CLibrary, Context};
 use crate::sys::lock::Once;
 
-/// The objects that the C library is made of, as far as they have such state, and libcrypt, which was one of them.
+/// The objects of the C library that keep such state, and libcrypt, which was one of them.
 const SONAMES: [&str; 3] = ["libc.so.6", "libm.so.6", "libcrypt.so.1"];
 
 /// The names of all domains' answers.
 static NAMES: Once<Vec<&'static str>> = Once::new();
 
-/// The names of the table, and whether each domain has its own of what they keep, or one at a time uses it.
+/// The names of the table, and whether each domain has its own state for them, or one at a time uses it.
 pub(crate) fn c_library_names() -> Vec<(&'static str, bool)> {
     let rows = TABLE.iter().flat_map(|row| row.names.split(' ').map(|name| (name, row.class)));
     rows.map(|(name, class)| (name, matches!(class, Class::Own | Class::Alone))).collect()
 }
 
-/// What references to the C library's definitions bind to: the names, and an interposition for each.
+/// The C library's names that are interposed, and an interposition for each.
 pub(crate) fn answers(library: &CLibrary) -> (CLibraryNames, Vec<Interposition>) {
     let answers = library.answers();
     let names = NAMES.get_or_init(|| answers.iter().map(|answer| answer.name).collect());
@@ -37,7 +37,7 @@ pub(crate) fn answers(library: &CLibrary) -> (CLibraryNames, Vec<Interposition>)
 
 fn interposition(Answer { target, context, .. }: Answer) -> Interposition {
     // SAFETY: each function has the signature that the C library's headers give the name, and then the context; the number is
-    // that of the signature's arguments in registers of integers. What is on the stack stays there, since a thunk jumps. A
+    // that of the signature's arguments in integer registers. Arguments on the stack stay there, since a thunk jumps. A
     // variable has the name's type.
     unsafe {
         match context {

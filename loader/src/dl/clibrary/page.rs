@@ -1,4 +1,4 @@
-//! The page that is made of the table.
+//! The page made from the table.
 
 use super::table::{Class, TABLE};
 

@@ -1,8 +1,8 @@
 //! Children of the process, each of which belongs to the domain that has made it.
 //!
 //! The kernel has one list of children for the process, and wait(2) takes any of them. Here a domain waits for its own.
-//! Children that no domain is known to have made are the host's: the host waits for them by the C library's own functions,
-//! and no domain does.
+//! Children that no domain is known to have made are the host's: only the host waits for them, by the C library's own
+//! functions.
 
 mod sleep;
 
@@ -12,9 +12,9 @@ use std::mem;
 use std::ptr;
 
 use crate::id::DomainId;
-use crate::sys::environ::set_errno;
+use crate::sys::domain_by_number::Slots;
+use crate::sys::errno::{errno, failed};
 use crate::sys::signals::Blocked;
-use crate::sys::slots::Slots;
 
 use self::sleep::Sleep;
 
@@ -51,7 +51,7 @@ pub(crate) fn note(child: libc::pid_t, domain: DomainId) {
         let mut report: libc::siginfo_t = mem::zeroed();
         let asked = waitid(libc::P_PID, child as libc::id_t, &mut report, options, ptr::null_mut());
         if asked == 0 && report.si_pid() != 0 {
-            // A handler on another thread may have looked for it in vain.
+            // A handler on another thread may have missed it.
             libc::kill(libc::getpid(), libc::SIGCHLD);
         }
     }
@@ -63,8 +63,8 @@ pub(crate) fn forget(child: libc::pid_t, domain: DomainId) {
     CHILDREN.remove(child, Some(domain));
 }
 
-/// The domain ends. Its children are nobody's: as those of a process that ends, they go on, and somebody else waits for them.
-/// Here that happens when a domain makes a child the next time, or ends.
+/// The domain ends and orphans its children: like those of a process that ends, they go on, and somebody else waits for them.
+/// Here that happens when a domain next makes a child, or ends.
 pub(crate) fn leave(domain: DomainId) {
     ignore_children(domain, false);
     CHILDREN.pass_on(domain, NOBODY);
@@ -91,7 +91,7 @@ fn reap(domain: DomainId) {
 /// Sets whether a domain ignores the ends of its children, as a process does whose action on SIGCHLD is SIG_IGN: nobody waits
 /// for them, and they leave no status. The action itself is the process's, and would do the same to all domains' children.
 ///
-/// Whoever calls this handles SIGCHLD by [`reap_ignored`].
+/// The caller must handle SIGCHLD by [`reap_ignored`].
 pub fn ignore_children(domain: DomainId, ignores: bool) {
     match ignores {
         true => IGNORING.add(domain.0 as i32, domain),
@@ -124,7 +124,7 @@ pub fn concerns(child: libc::pid_t, domain: DomainId) -> bool {
     }
 }
 
-/// Lets the children go that have ended and whose domains ignore that. A handler of signals may call it.
+/// Reaps the ended children whose domains ignore them. A signal handler may call it.
 pub fn reap_ignored() {
     for (_, domain) in IGNORING.entries() {
         reap(domain);
@@ -152,7 +152,7 @@ impl Meant {
         }
     }
 
-    /// That of wait4(2), for a number that is no child's.
+    /// The children that wait4(2) means by a number other than a child's.
     fn of(number: libc::pid_t) -> Option<Meant> {
         match number {
             -1 => Some(Meant::All),
@@ -163,9 +163,9 @@ impl Meant {
     }
 }
 
-/// What the kernel says about one child.
+/// The kernel's answer about one child.
 enum Answer {
-    /// There is nothing to report yet.
+    /// Nothing to report yet.
     Nothing,
     Report {
         is_gone: bool,
@@ -295,7 +295,7 @@ pub(crate) unsafe fn wait_by_kind(
     // SAFETY: zero is a value of every field.
     let mut own: libc::siginfo_t = unsafe { mem::zeroed() };
     let ask = |child| {
-        // SAFETY: a place for the report; `si_pid` is that of a report on a child, or 0 where there is none.
+        // SAFETY: a place for the report; `si_pid` is that of a report on a child, or 0 without a report.
         unsafe {
             own = mem::zeroed();
             let options = options | libc::WNOHANG;
@@ -307,7 +307,7 @@ pub(crate) unsafe fn wait_by_kind(
         }
     };
     match wait(domain, meant, options, ask) {
-        // The report is full of zeroes where there is none.
+        // Without a report the place holds zeroes.
         Ok(_) => {
             // SAFETY: the caller's promise.
             unsafe { report.as_mut() }.into_iter().for_each(|place| *place = own);
@@ -317,7 +317,7 @@ pub(crate) unsafe fn wait_by_kind(
     }
 }
 
-/// Waits until the kernel reports about one of the children. False if it does not and the options say not to wait.
+/// Waits until the kernel reports on one of the children. False if it has no report and the options say not to wait.
 fn wait(
     domain: DomainId,
     meant: Meant,
@@ -337,7 +337,7 @@ fn wait(
     Ok(true)
 }
 
-/// Asks about each of the children. False if there is nothing to report yet.
+/// Asks about each of the children. False if none has a report yet.
 fn look(
     domain: DomainId,
     meant: Meant,
@@ -360,7 +360,7 @@ fn look(
                     return Ok(true);
                 }
             }
-            // Another thread was faster, or the process ignores SIGCHLD; or the options leave it out.
+            // Another thread was faster, or the process ignores SIGCHLD; or the options exclude it.
             Answer::Refused(libc::ECHILD) => {
                 if !is_child(child) {
                     forget(child, domain);
@@ -391,19 +391,9 @@ fn is_gone(report: &libc::siginfo_t, options: c_int) -> bool {
     is_end && options & libc::WNOWAIT == 0
 }
 
-/// The process that a descriptor is about (pidfd_open(2)); none if it is no such descriptor, or nothing says so.
+/// The process that a descriptor refers to (pidfd_open(2)); none for other descriptors, or if /proc does not say.
 fn of_pidfd(descriptor: libc::id_t) -> Option<libc::pid_t> {
     let facts = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).ok()?;
     let number = facts.lines().find_map(|line| line.strip_prefix("Pid:"))?;
     number.trim().parse().ok().filter(|number| *number > 0)
-}
-
-fn errno() -> c_int {
-    // SAFETY: the thread's own.
-    unsafe { *libc::__errno_location() }
-}
-
-fn failed(code: c_int) -> c_int {
-    set_errno(code);
-    -1
 }

@@ -1,7 +1,7 @@
 //! Sleeping until one of several children ends.
 //!
 //! wait(2) cannot sleep for some children and not for others. poll(2) can, on a descriptor of each (pidfd_open(2), Linux 5.3).
-//! It does not tell of a child that stops or goes on. For these, and where a descriptor is refused, the sleep is cut into
+//! It does not report a child that stops or goes on. For these, and where a descriptor is refused, the sleep is cut into
 //! pieces of [`LONGEST`] at most.
 //!
 //! A signal handler ends wait(2), unless it was set with SA_RESTART. The thread takes signals in poll(2) alone, so none is
@@ -14,9 +14,9 @@ use std::ptr;
 use std::time::Duration;
 
 use crate::id::DomainId;
+use crate::sys::domain_by_number::Slots;
 use crate::sys::file::out_of_the_way;
 use crate::sys::signals::{self, Blocked};
-use crate::sys::slots::Slots;
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
@@ -100,14 +100,14 @@ fn ring(alarm: RawFd) {
     set(alarm, 1);
 }
 
-/// Has a clock run out after so many nanoseconds, or never for 0, which makes it unreadable.
+/// Lets a clock run out after so many nanoseconds, or never for 0, which makes it unreadable.
 fn set(alarm: RawFd, nanoseconds: libc::c_long) {
     let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let time = libc::itimerspec {
         it_interval: none,
         it_value: libc::timespec { tv_nsec: nanoseconds, ..none },
     };
-    // SAFETY: the time is valid. A number that is no clock's is an error.
+    // SAFETY: the time is valid. A number without a timer is an error.
     unsafe { libc::timerfd_settime(alarm, 0, &time, ptr::null_mut()) };
 }
 

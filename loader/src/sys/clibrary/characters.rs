@@ -9,21 +9,21 @@ use super::{Answer, Own};
 use crate::arch::gathering;
 
 /// `mbstate_t` (glibc, bits/types/__mbstate_t.h).
-type State = u64;
+type ConversionState = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct Characters {
-    mbtowc: Own<State>,
-    wctomb: Own<State>,
-    mbrlen: Own<State>,
-    mbrtowc: Own<State>,
-    mbrtoc16: Own<State>,
-    c16rtomb: Own<State>,
-    wcrtomb: Own<State>,
-    mbsrtowcs: Own<State>,
-    mbsnrtowcs: Own<State>,
-    wcsrtombs: Own<State>,
-    wcsnrtombs: Own<State>,
+    mbtowc: Own<ConversionState>,
+    wctomb: Own<ConversionState>,
+    mbrlen: Own<ConversionState>,
+    mbrtowc: Own<ConversionState>,
+    mbrtoc16: Own<ConversionState>,
+    c16rtomb: Own<ConversionState>,
+    wcrtomb: Own<ConversionState>,
+    mbsrtowcs: Own<ConversionState>,
+    mbsnrtowcs: Own<ConversionState>,
+    wcsrtombs: Own<ConversionState>,
+    wcsnrtombs: Own<ConversionState>,
 }
 
 impl Characters {
@@ -69,7 +69,7 @@ macro_rules! with_state {
             use super::*;
 
             unsafe extern "C" {
-                $(pub fn $name($($before: $type,)* state: *mut State $(, $behind: $last)?) -> $result;)*
+                $(pub fn $name($($before: $type,)* state: *mut ConversionState $(, $behind: $last)?) -> $result;)*
             }
         }
 
@@ -83,9 +83,9 @@ macro_rules! with_state {
                 /// As for that function. Called through its thunk.
                 pub unsafe extern "C" fn $name(
                     $($before: $type,)*
-                    state: *mut State,
+                    state: *mut ConversionState,
                     $($behind: $last,)?
-                    own: *mut State,
+                    own: *mut ConversionState,
                 ) -> $result {
                     let state = if state.is_null() { own } else { state };
                     // SAFETY: the caller's promise, and the thunk's state.
@@ -111,25 +111,6 @@ with_state! {
     fn wcsnrtombs(to: *mut c_char, from: *mut *const wchar_t, count: usize, size: usize; state) -> usize;
 }
 
-unsafe extern "C" {
-    fn __mbsnrtowcs_chk(
-        to: *mut wchar_t,
-        from: *mut *const c_char,
-        bytes: usize,
-        size: usize,
-        state: *mut State,
-        room: usize,
-    ) -> usize;
-    fn __wcsnrtombs_chk(
-        to: *mut c_char,
-        from: *mut *const wchar_t,
-        count: usize,
-        size: usize,
-        state: *mut State,
-        room: usize,
-    ) -> usize;
-}
-
 /// The C library's own: asked whether characters have states in the thread's locale.
 mod whether {
     use super::*;
@@ -144,39 +125,58 @@ mod whether {
 gathering!(mbsnrtowcs_checked => mbsnrtowcs_gathered);
 gathering!(wcsnrtombs_checked => wcsnrtombs_gathered);
 
+/// A function of six arguments that are integers and pointers, of which the fifth is the state.
+type SixArguments = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
+
+unsafe extern "C" {
+    fn __mbsnrtowcs_chk(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> usize;
+    fn __wcsnrtombs_chk(_: usize, _: usize, _: usize, _: usize, _: usize, _: usize) -> usize;
+}
+
+/// # Safety
+/// As for the function `theirs`, of the six words at `arguments`.
+unsafe fn gathered(
+    theirs: SixArguments,
+    arguments: *const [usize; 6],
+    own: *mut ConversionState,
+) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [to, from, count, size, state, room] = *arguments;
+        let state = if state == 0 { own.expose_provenance() } else { state };
+        theirs(to, from, count, size, state, room)
+    }
+}
+
 /// `__mbsnrtowcs_chk(to, from, bytes, size, state, room)`.
 ///
 /// # Safety
 /// As for that function, of the six words at `arguments`. Called through its thunk.
-unsafe extern "C" fn mbsnrtowcs_gathered(arguments: *const [usize; 6], own: *mut State) -> usize {
+unsafe extern "C" fn mbsnrtowcs_gathered(
+    arguments: *const [usize; 6],
+    own: *mut ConversionState,
+) -> usize {
     // SAFETY: the caller's promise.
-    let [to, from, bytes, size, state, room] = unsafe { *arguments };
-    let state = if state == 0 { own } else { ptr::with_exposed_provenance_mut(state) };
-    let to = ptr::with_exposed_provenance_mut(to);
-    let from = ptr::with_exposed_provenance_mut(from);
-    // SAFETY: as above.
-    unsafe { __mbsnrtowcs_chk(to, from, bytes, size, state, room) }
+    unsafe { gathered(__mbsnrtowcs_chk, arguments, own) }
 }
 
 /// `__wcsnrtombs_chk(to, from, count, size, state, room)`.
 ///
 /// # Safety
 /// As above.
-unsafe extern "C" fn wcsnrtombs_gathered(arguments: *const [usize; 6], own: *mut State) -> usize {
+unsafe extern "C" fn wcsnrtombs_gathered(
+    arguments: *const [usize; 6],
+    own: *mut ConversionState,
+) -> usize {
     // SAFETY: the caller's promise.
-    let [to, from, count, size, state, room] = unsafe { *arguments };
-    let state = if state == 0 { own } else { ptr::with_exposed_provenance_mut(state) };
-    let to = ptr::with_exposed_provenance_mut(to);
-    let from = ptr::with_exposed_provenance_mut(from);
-    // SAFETY: as above.
-    unsafe { __wcsnrtombs_chk(to, from, count, size, state, room) }
+    unsafe { gathered(__wcsnrtombs_chk, arguments, own) }
 }
 
-/// `mblen(text, size)` (stdlib/mblen.c): it begins anew with each character.
+/// `mblen(text, size)` (stdlib/mblen.c): it restarts with each character.
 ///
 /// # Safety
 /// As mblen(3).
-unsafe extern "C" fn mblen(text: *const c_char, size: usize, _: *mut State) -> c_int {
+unsafe extern "C" fn mblen(text: *const c_char, size: usize, _: *mut ConversionState) -> c_int {
     if text.is_null() {
         // SAFETY: asks whether characters have states.
         return unsafe { whether::mblen(text, 0) };
@@ -193,7 +193,7 @@ unsafe extern "C" fn mbtowc(
     to: *mut wchar_t,
     text: *const c_char,
     size: usize,
-    own: *mut State,
+    own: *mut ConversionState,
 ) -> c_int {
     // SAFETY: the caller's promise, and the thunk's state.
     unsafe {
@@ -207,7 +207,7 @@ unsafe extern "C" fn mbtowc(
             }
             return 0;
         }
-        // Of an error it has -1 alone.
+        // It reports every error as -1.
         (theirs::mbrtowc(to, text, size, own).cast_signed() as c_int).max(-1)
     }
 }
@@ -216,7 +216,11 @@ unsafe extern "C" fn mbtowc(
 ///
 /// # Safety
 /// As wctomb(3).
-unsafe extern "C" fn wctomb(to: *mut c_char, character: wchar_t, own: *mut State) -> c_int {
+unsafe extern "C" fn wctomb(
+    to: *mut c_char,
+    character: wchar_t,
+    own: *mut ConversionState,
+) -> c_int {
     // SAFETY: the caller's promise, and the thunk's state.
     unsafe {
         if to.is_null() {
@@ -235,7 +239,7 @@ unsafe extern "C" fn wctomb_checked(
     to: *mut c_char,
     character: wchar_t,
     room: usize,
-    own: *mut State,
+    own: *mut ConversionState,
 ) -> c_int {
     // SAFETY: the caller's promise, and the thunk's state.
     unsafe {

@@ -1,4 +1,4 @@
-//! The system's databases from begin to end: where a program is in the list of groups, services and so on.
+//! The system's databases from beginning to end: a program's position in the list of groups, services and so on.
 //!
 //! glibc has one position for a process, in its re-entrant functions too (getgrent_r(3)). A domain reads the whole list when
 //! it asks for the first entry, and then goes through its own copy. One domain reads at a time.
@@ -7,26 +7,25 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_int};
 use std::ptr;
 
-use super::errno;
 use super::records::{Layout, Record};
-use crate::sys::environ::set_errno;
-use crate::sys::lock::{Mutex, Rank, Reentrant, awaited};
+use crate::sys::errno::{errno, set_errno};
+use crate::sys::lock::{Mutex, Rank, Reentrant, library_work};
 
 /// A database.
 #[derive(Debug)]
 pub(super) struct Source {
     pub layout: Layout,
-    /// Goes to its begin. 0 if it is not there, where that is known.
+    /// Goes to its beginning. 0 if the database is missing, where that is known.
     pub rewind: fn() -> c_int,
     /// The next entry: a structure, which is the C library's or in the memory. Null behind the last one.
     pub next: fn(&mut Vec<u64>) -> *const u8,
     pub close: fn(),
 }
 
-/// Where a function says what it has found.
+/// The place where a function reports its result.
 pub(super) type Found = *mut *const u8;
 
-/// Where a domain is in a database.
+/// A domain's position in a database.
 #[derive(Debug)]
 pub(super) struct Listing {
     source: &'static Source,
@@ -35,7 +34,7 @@ pub(super) struct Listing {
 
 #[derive(Debug)]
 struct Progress {
-    /// Whether the entries were read since the program has begun anew.
+    /// Whether the entries were read since the program last restarted the list.
     is_read: bool,
     /// Whether the database was there.
     is_there: bool,
@@ -51,9 +50,9 @@ static READING: Reentrant = Reentrant::new();
 /// would find the C library's own locks locked.
 pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
     let _turn = READING.lock();
-    awaited::begin();
+    library_work::begin();
     let result = work();
-    awaited::end();
+    library_work::end();
     result
 }
 
@@ -88,7 +87,7 @@ impl Listing {
         Listing { source, progress: Mutex::new(Rank::Answers, none) }
     }
 
-    /// Begins anew.
+    /// Restarts the list.
     pub(super) fn forget(&self) {
         let rest = {
             let mut progress = self.progress.lock();
@@ -98,12 +97,12 @@ impl Listing {
         drop(rest);
     }
 
-    /// Whether the entries were read since the program has begun anew.
+    /// Whether the entries were read since the program last restarted the list.
     pub(super) fn is_read(&self) -> bool {
         self.progress.lock().is_read
     }
 
-    /// Reads the entries unless they are there. Returns whether the database is.
+    /// Reads the entries unless that was done. Returns whether the database exists.
     pub(super) fn read(&self) -> bool {
         {
             let progress = self.progress.lock();
@@ -125,7 +124,7 @@ impl Listing {
         drop(old);
     }
 
-    /// The next entry that `is_it`, which stays until the next one is asked for. Null if there is none.
+    /// The next entry that `is_it` accepts, or null. It stays until the next one is asked for.
     pub(super) fn next(&self, is_it: impl Fn(*const u8) -> bool) -> *mut u8 {
         let error = errno();
         self.read();
@@ -165,7 +164,7 @@ impl Listing {
     }
 }
 
-/// Calls `fill` with the memory, of which the structure has the begin. It grows while `fill` has ERANGE.
+/// Calls `fill` with the memory, which begins with the structure. It grows while `fill` returns ERANGE.
 pub(super) fn filled(
     layout: &Layout,
     memory: &mut Vec<u64>,

@@ -1,27 +1,27 @@
 //! `syslog`: a program's name, options, facility, mask and connection.
 //!
-//! glibc has one of each for a process, and no function returns the name or the options. So a message is put together and
-//! sent here, as glibc does it (misc/syslog.c).
+//! glibc has one of each for a process, and no function returns the name or the options. So this module builds and sends
+//! messages itself, as glibc does (misc/syslog.c).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use super::{Answer, errno};
+use super::Answer;
 use crate::arch::variadic;
-use crate::sys::environ::set_errno;
+use crate::sys::errno::{errno, set_errno};
 use crate::sys::lock::{Latch, undisturbed};
 
 /// The settings. Numbers, and a pointer of the program's: good at any moment.
 #[derive(Debug)]
 struct Settings {
-    /// What the program has given to `openlog`, which it keeps. Null for the name of the process.
+    /// The text that the program gave to `openlog` and keeps. Null for the name of the process.
     name: *const c_char,
     options: c_int,
     facility: c_int,
     mask: c_int,
     /// SOCK_DGRAM or SOCK_STREAM, whatever the log's socket is.
     kind: c_int,
-    /// The socket; -1 if there is none.
+    /// The socket, or -1.
     socket: c_int,
     is_connected: bool,
 }
@@ -236,7 +236,7 @@ impl Settings {
         let begin = format!("<{}>{}", priority | facility, now());
         let mut record = [begin.as_bytes(), &message].concat();
         self.connect();
-        // What ends a message in a stream (misc/syslog.c).
+        // A NUL ends a message in a stream (misc/syslog.c).
         if self.kind == libc::SOCK_STREAM {
             record.push(0);
         }
@@ -261,7 +261,7 @@ impl Settings {
             }
     }
 
-    /// Connects, by the other kind of socket if the log's is not of the first.
+    /// Connects, by the other kind of socket if the log's differs from the first.
     fn connect(&mut self) {
         for _ in 0..2 {
             if self.is_connected {

@@ -1,14 +1,15 @@
 //! The file that says who is logged in (utmp(5)): its name, and the position in it.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
 
 use libc::utmpx as Login;
 
 use super::listings::{Listing, Source, alone};
 use super::records::Record;
-use super::{Answer, Context, Own, failed, records};
+use super::{Answer, Own, failed, records};
+use crate::sys::answering::answering;
 use crate::sys::lock::{Mutex, Rank};
 
 /// It is read with the name of its file.
@@ -20,7 +21,7 @@ pub(super) struct Logins {
     listing: Listing,
     /// The file that the program has named.
     file: Mutex<Option<CString>>,
-    /// What `pututline` has written last.
+    /// The record that `pututline` wrote last.
     written: Own<Option<Record>>,
 }
 
@@ -33,10 +34,6 @@ unsafe extern "C" {
     fn getutent_r(login: *mut Login, found: *mut *mut Login) -> c_int;
     fn pututline(login: *const Login) -> *mut Login;
     fn endutent();
-    fn login(login: *const Login);
-    fn logout(line: *const c_char) -> c_int;
-    fn logwtmp(line: *const c_char, name: *const c_char, host: *const c_char);
-    fn updwtmp(file: *const c_char, login: *const Login);
 }
 
 impl Logins {
@@ -49,40 +46,10 @@ impl Logins {
     }
 
     pub(super) fn answers(&self, all: &mut Vec<Answer>) {
-        let own = &raw const *self;
-        for (name, target, arguments) in [
-            ("setutent", begin as *const c_void, 0),
-            ("setutxent", begin as *const c_void, 0),
-            ("endutent", begin as *const c_void, 0),
-            ("endutxent", begin as *const c_void, 0),
-            ("getutent", next as *const c_void, 0),
-            ("getutxent", next as *const c_void, 0),
-            ("getutent_r", next_into as *const c_void, 2),
-            ("getutid", by_id as *const c_void, 1),
-            ("getutxid", by_id as *const c_void, 1),
-            ("getutid_r", by_id_into as *const c_void, 3),
-            ("getutline", by_line as *const c_void, 1),
-            ("getutxline", by_line as *const c_void, 1),
-            ("getutline_r", by_line_into as *const c_void, 3),
-            ("pututline", put as *const c_void, 1),
-            ("pututxline", put as *const c_void, 1),
-            ("utmpname", name_file as *const c_void, 1),
-            ("utmpxname", name_file as *const c_void, 1),
-        ] {
-            all.push(Answer::behind(name, target, arguments, own));
-        }
-        for (name, target) in [
-            ("login", own_login as *const c_void),
-            ("logout", own_logout as *const c_void),
-            ("logwtmp", own_logwtmp as *const c_void),
-            ("updwtmp", own_updwtmp as *const c_void),
-            ("updwtmpx", own_updwtmp as *const c_void),
-        ] {
-            all.push(Answer { name, target, context: Context::None });
-        }
+        all.extend(Answer::functions(functions(), &raw const *self));
     }
 
-    /// Calls `work` while the C library has the program's file.
+    /// Calls `work` while the C library uses the program's file.
     fn with_file<T>(&self, work: impl FnOnce() -> T) -> T {
         let file = self.file.lock().clone();
         alone(|| {
@@ -98,7 +65,7 @@ impl Logins {
         })
     }
 
-    /// The next one that `is_it`. Null with an error if there is none.
+    /// The next one that `is_it` accepts, or null with an error.
     fn find(&self, is_it: impl Fn(&Login) -> bool) -> *mut Login {
         if !self.listing.is_read() {
             let all = self.with_file(|| {
@@ -121,7 +88,7 @@ impl Logins {
     }
 }
 
-/// Whether `known` is what `getutid` looks for (login/utmp_file.c, `matches_id` and `matches_type`).
+/// Whether `known` matches as in `getutid` (login/utmp_file.c, `matches_id` and `matches_type`).
 fn has_id(known: &Login, wanted: &Login) -> bool {
     match wanted.ut_type {
         libc::RUN_LVL | libc::BOOT_TIME | libc::NEW_TIME | libc::OLD_TIME => {
@@ -149,27 +116,70 @@ fn text(bytes: &[c_char]) -> &[c_char] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// `setutent()`, `endutent()`.
-extern "C" fn begin(own: &Logins) {
-    own.listing.forget();
+answering! {
+    fn functions, own: &Logins;
+
+    /// `setutent()`, `endutent()`.
+    "setutent", "setutxent", "endutent", "endutxent" => extern "C" fn begin() {
+        own.listing.forget();
+    }
+
+    /// `getutent()`.
+    "getutent", "getutxent" => extern "C" fn next() -> *mut Login {
+        own.find(|_| true)
+    }
+
+    /// `getutid(wanted)`.
+    "getutid", "getutxid" => extern "C" fn by_id(wanted: &Login) -> *mut Login {
+        own.find(|known| has_id(known, wanted))
+    }
+
+    /// `getutline(wanted)`.
+    "getutline", "getutxline" => extern "C" fn by_line(wanted: &Login) -> *mut Login {
+        own.find(|known| has_line(known, wanted))
+    }
+
+    /// `getutent_r(to, found)`.
+    "getutent_r" => extern "C" fn next_into(to: *mut Login, found: *mut *mut Login) -> c_int {
+        copy(next(own), to, found)
+    }
+
+    /// `getutid_r(wanted, to, found)`.
+    "getutid_r" => extern "C" fn by_id_into(
+        wanted: &Login, to: *mut Login, found: *mut *mut Login,
+    ) -> c_int {
+        copy(by_id(wanted, own), to, found)
+    }
+
+    /// `getutline_r(wanted, to, found)`.
+    "getutline_r" => extern "C" fn by_line_into(
+        wanted: &Login, to: *mut Login, found: *mut *mut Login,
+    ) -> c_int {
+        copy(by_line(wanted, own), to, found)
+    }
+
+    /// `pututline(login)`.
+    "pututline", "pututxline" => extern "C" fn put(login: *const Login) -> *mut Login {
+        let written = own.with_file(|| {
+            let written = pututline(login);
+            // Its result stays until the next call.
+            (!written.is_null()).then(|| records::LOGIN.record(written.cast()))
+        });
+        let kept = &mut *own.written.place();
+        *kept = written;
+        kept.as_ref().map_or(ptr::null_mut(), |written| written.place().cast())
+    }
+
+    /// `utmpname(file)`.
+    "utmpname", "utmpxname" => extern "C" fn name_file(file: *const c_char) -> c_int {
+        own.listing.forget();
+        let old = own.file.lock().replace(CStr::from_ptr(file).to_owned());
+        drop(old);
+        0
+    }
 }
 
-/// `getutent()`.
-extern "C" fn next(own: &Logins) -> *mut Login {
-    own.find(|_| true)
-}
-
-/// `getutid(wanted)`.
-extern "C" fn by_id(wanted: &Login, own: &Logins) -> *mut Login {
-    own.find(|known| has_id(known, wanted))
-}
-
-/// `getutline(wanted)`.
-extern "C" fn by_line(wanted: &Login, own: &Logins) -> *mut Login {
-    own.find(|known| has_line(known, wanted))
-}
-
-/// Copies what was found to the caller's memory.
+/// Copies the found record to the caller's memory.
 ///
 /// # Safety
 /// As getutent_r(3); `login` is null or a structure.
@@ -184,107 +194,4 @@ unsafe fn copy(login: *mut Login, to: *mut Login, found: *mut *mut Login) -> c_i
         found.write(to);
     }
     0
-}
-
-/// `getutent_r(to, found)`.
-///
-/// # Safety
-/// As getutent_r(3).
-unsafe extern "C" fn next_into(to: *mut Login, found: *mut *mut Login, own: &Logins) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { copy(next(own), to, found) }
-}
-
-/// `getutid_r(wanted, to, found)`.
-///
-/// # Safety
-/// As getutent_r(3).
-unsafe extern "C" fn by_id_into(
-    wanted: &Login,
-    to: *mut Login,
-    found: *mut *mut Login,
-    own: &Logins,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { copy(by_id(wanted, own), to, found) }
-}
-
-/// `getutline_r(wanted, to, found)`.
-///
-/// # Safety
-/// As getutent_r(3).
-unsafe extern "C" fn by_line_into(
-    wanted: &Login,
-    to: *mut Login,
-    found: *mut *mut Login,
-    own: &Logins,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { copy(by_line(wanted, own), to, found) }
-}
-
-/// `pututline(login)`.
-///
-/// # Safety
-/// As pututline(3).
-unsafe extern "C" fn put(login: *const Login, own: &Logins) -> *mut Login {
-    let written = own.with_file(|| {
-        // SAFETY: the caller's promise.
-        let written = unsafe { pututline(login) };
-        // SAFETY: what it returns stays until the next call.
-        (!written.is_null()).then(|| unsafe { records::LOGIN.record(written.cast()) })
-    });
-    // SAFETY: one thread of a program uses it at a time.
-    let kept = unsafe { &mut *own.written.place() };
-    *kept = written;
-    kept.as_ref().map_or(ptr::null_mut(), |written| written.place().cast())
-}
-
-/// `utmpname(file)`.
-///
-/// # Safety
-/// As utmpname(3).
-unsafe extern "C" fn name_file(file: *const c_char, own: &Logins) -> c_int {
-    // SAFETY: the caller's promise.
-    let file = unsafe { CStr::from_ptr(file) }.to_owned();
-    own.listing.forget();
-    let old = own.file.lock().replace(file);
-    drop(old);
-    0
-}
-
-/// `login(login)`.
-///
-/// # Safety
-/// As login(3).
-unsafe extern "C" fn own_login(entry: *const Login) {
-    // SAFETY: the caller's promise.
-    alone(|| unsafe { login(entry) });
-}
-
-/// `logout(line)`.
-///
-/// # Safety
-/// As logout(3).
-unsafe extern "C" fn own_logout(line: *const c_char) -> c_int {
-    // SAFETY: the caller's promise.
-    alone(|| unsafe { logout(line) })
-}
-
-/// `logwtmp(line, name, host)`.
-///
-/// # Safety
-/// As logwtmp(3).
-unsafe extern "C" fn own_logwtmp(line: *const c_char, name: *const c_char, host: *const c_char) {
-    // SAFETY: the caller's promise.
-    alone(|| unsafe { logwtmp(line, name, host) });
-}
-
-/// `updwtmp(file, login)`.
-///
-/// # Safety
-/// As updwtmp(3).
-unsafe extern "C" fn own_updwtmp(file: *const c_char, login: *const Login) {
-    // SAFETY: the caller's promise.
-    alone(|| unsafe { updwtmp(file, login) });
 }

@@ -1,4 +1,4 @@
-//! Entries of the system's databases by name or number, and the memory that the last one is in.
+//! Entries of the system's databases by name or number, and the memory that holds the last one.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
@@ -6,23 +6,23 @@ use std::ptr;
 
 use libc::{FILE, gid_t, uid_t};
 
-use super::{Answer, errno};
-use crate::sys::environ::set_errno;
+use super::Answer;
+use crate::sys::errno::{errno, set_errno};
 use crate::sys::lock::{Mutex, Rank};
 
 /// Memory for answers of one function, the one that waits longest first.
 ///
-/// A program with one thread has one, as glibc has. Threads that ask at once have one each. Nothing is freed that the
-/// program may still read.
+/// A program with one thread has one, as in glibc. Threads that ask at once have one each. Memory that the program may
+/// still read is never freed.
 #[derive(Debug)]
-struct Slot(Mutex<VecDeque<Box<Memory>>>);
+struct Slot(Mutex<VecDeque<Box<AnswerBuffer>>>);
 
-/// What the re-entrant functions fill.
+/// The memory that the re-entrant functions fill.
 #[derive(Debug)]
-struct Memory {
+struct AnswerBuffer {
     /// The structure. `struct spwd` is the largest.
     head: [u64; 10],
-    /// What it leads to.
+    /// The data that it points to.
     rest: Vec<u64>,
 }
 
@@ -42,8 +42,8 @@ impl Slot {
         mut ask: impl FnMut(*mut u8, *mut c_char, usize) -> (c_int, *mut c_void),
     ) -> *mut c_void {
         let waiting = self.0.lock().pop_front();
-        let mut memory =
-            waiting.unwrap_or_else(|| Box::new(Memory { head: [0; 10], rest: vec![0; BEGIN] }));
+        let mut memory = waiting
+            .unwrap_or_else(|| Box::new(AnswerBuffer { head: [0; 10], rest: vec![0; BEGIN] }));
         let found = loop {
             let rest = &mut memory.rest;
             let length = size_of_val(&rest[..]);
@@ -119,7 +119,7 @@ macro_rules! lookups {
                         let status = unsafe {
                             theirs::$host_re_entrant($($of_host,)* head, rest, length, &mut found, &mut error)
                         };
-                        // ERANGE says that memory lacks only with this (gethostbyname_r(3)).
+                        // ERANGE means too little memory only together with this (gethostbyname_r(3)).
                         (if error == NETDB_INTERNAL { status } else { 0 }, found)
                     });
                     if error != 0 {
@@ -212,7 +212,7 @@ unsafe fn read(
     let may_return = unsafe { libc::fgetpos(stream, &mut begin) } == 0;
     slot.answer(|head, rest, length| {
         let mut found = ptr::null_mut();
-        // SAFETY: the caller's promise; the memory is of that size. A line for which there is no room is read again.
+        // SAFETY: the caller's promise; the memory is of that size. A line that does not fit is read again.
         let status = unsafe {
             let status = next(stream, head, rest, length, &mut found);
             if status == libc::ERANGE && !(may_return && libc::fsetpos(stream, &begin) == 0) {

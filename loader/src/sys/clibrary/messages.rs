@@ -1,14 +1,15 @@
-//! Translated messages: the text domain of a program, and where its text domains are bound to.
+//! Translated messages: the text domain of a program, and the folders that its text domains are bound to.
 //!
 //! glibc has one binding for each name of a text domain. It finds a catalog by a path that has the name in it, so `x` and
 //! `./x` are two names of one file. Each folder and character set that some program has bound a name to has a spelling of
 //! the name. glibc's binding of a spelling never changes, and programs with equal bindings share the catalogs.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_ulong};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::Answer;
+use crate::sys::answering::answering;
 use crate::sys::lock::{Mutex, Rank};
 
 unsafe extern "C" {
@@ -29,7 +30,7 @@ unsafe extern "C" {
 pub(super) struct Messages {
     /// Those that the program has bound or chosen, the newest first. None goes away before the program.
     known: AtomicPtr<Named>,
-    /// The one that it has chosen; null for glibc's default.
+    /// The chosen one; null for glibc's default.
     chosen: AtomicPtr<Named>,
     changing: Mutex<()>,
 }
@@ -43,13 +44,13 @@ struct Named {
     next: *const Named,
 }
 
-/// What programs have bound a name to. It stays, as in glibc.
+/// The folder and character set that programs have bound a name to. It stays, as in glibc.
 #[derive(Debug)]
 struct Binding {
     name: CString,
     folder: Option<CString>,
     character_set: Option<CString>,
-    /// The name under which glibc has this binding.
+    /// The name under which glibc keeps this binding.
     spelling: CString,
 }
 
@@ -88,7 +89,7 @@ impl Binding {
 
 /// The spelling of a name with this number: its bits, the last first, as `./` and `.//`.
 fn spelling(name: &CStr, number: usize) -> CString {
-    // Not the name itself: that is the program's which has loaded this loader.
+    // Not the name itself: that belongs to the program that has loaded this loader.
     let mut rest = number + 2;
     let mut path = Vec::new();
     while rest > 1 {
@@ -109,22 +110,7 @@ impl Messages {
     }
 
     pub(super) fn answers(&self, all: &mut Vec<Answer>) {
-        let own = &raw const *self;
-        for (name, target, arguments) in [
-            ("gettext", gettext as *const c_void, 1),
-            ("dgettext", dgettext as *const c_void, 2),
-            ("__dgettext", dgettext as *const c_void, 2),
-            ("dcgettext", own_dcgettext as *const c_void, 3),
-            ("__dcgettext", own_dcgettext as *const c_void, 3),
-            ("ngettext", ngettext as *const c_void, 3),
-            ("dngettext", dngettext as *const c_void, 4),
-            ("dcngettext", own_dcngettext as *const c_void, 5),
-            ("textdomain", textdomain as *const c_void, 1),
-            ("bindtextdomain", own_bindtextdomain as *const c_void, 2),
-            ("bind_textdomain_codeset", bind_character_set as *const c_void, 2),
-        ] {
-            all.push(Answer::behind(name, target, arguments, own));
-        }
+        all.extend(Answer::functions(functions(), &raw const *self));
     }
 
     /// The entry of a name, if the program has bound or chosen it.
@@ -140,7 +126,7 @@ impl Messages {
         None
     }
 
-    /// The entry of a name, made if there is none.
+    /// Finds or makes the entry of a name.
     fn named(&self, name: &CStr) -> &Named {
         let _turn = self.changing.lock();
         if let Some(known) = self.find(name) {
@@ -159,7 +145,7 @@ impl Messages {
         unsafe { self.chosen.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The name under which glibc has the program's text domain `name`, or the chosen one if it is null.
+    /// The name under which glibc keeps the program's text domain `name`, or the chosen one if it is null.
     ///
     /// # Safety
     /// A name that is not null is NUL-terminated.
@@ -207,153 +193,88 @@ impl Named {
 /// <locale.h>, LC_MESSAGES.
 const MESSAGES: c_int = libc::LC_MESSAGES;
 
-/// `gettext(text)`.
-///
-/// # Safety
-/// As gettext(3).
-unsafe extern "C" fn gettext(text: *const c_char, own: &Messages) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    unsafe { dcgettext(own.spelled(ptr::null()), text, MESSAGES) }
-}
+type Text = *const c_char;
 
-/// `dgettext(name, text)`.
-///
-/// # Safety
-/// As gettext(3).
-unsafe extern "C" fn dgettext(
-    name: *const c_char,
-    text: *const c_char,
-    own: &Messages,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    unsafe { dcgettext(own.spelled(name), text, MESSAGES) }
-}
+answering! {
+    fn functions, own: &Messages;
 
-/// `dcgettext(name, text, category)`.
-///
-/// # Safety
-/// As gettext(3).
-unsafe extern "C" fn own_dcgettext(
-    name: *const c_char,
-    text: *const c_char,
-    category: c_int,
-    own: &Messages,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    unsafe { dcgettext(own.spelled(name), text, category) }
-}
-
-/// `ngettext(one, many, count)`.
-///
-/// # Safety
-/// As ngettext(3).
-unsafe extern "C" fn ngettext(
-    one: *const c_char,
-    many: *const c_char,
-    count: c_ulong,
-    own: &Messages,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    unsafe { dcngettext(own.spelled(ptr::null()), one, many, count, MESSAGES) }
-}
-
-/// `dngettext(name, one, many, count)`.
-///
-/// # Safety
-/// As ngettext(3).
-unsafe extern "C" fn dngettext(
-    name: *const c_char,
-    one: *const c_char,
-    many: *const c_char,
-    count: c_ulong,
-    own: &Messages,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    unsafe { dcngettext(own.spelled(name), one, many, count, MESSAGES) }
-}
-
-/// `dcngettext(name, one, many, count, category)`.
-///
-/// # Safety
-/// As ngettext(3).
-unsafe extern "C" fn own_dcngettext(
-    name: *const c_char,
-    one: *const c_char,
-    many: *const c_char,
-    count: c_ulong,
-    category: c_int,
-    own: &Messages,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    unsafe { dcngettext(own.spelled(name), one, many, count, category) }
-}
-
-/// `textdomain(name)` (intl/textdomain.c).
-///
-/// # Safety
-/// As textdomain(3).
-unsafe extern "C" fn textdomain(name: *const c_char, own: &Messages) -> *mut c_char {
-    if !name.is_null() {
-        // SAFETY: the caller's promise.
-        let name = unsafe { CStr::from_ptr(name) };
-        let named = match name.is_empty() || name == DEFAULT {
-            true => ptr::null_mut(),
-            false => ptr::from_ref(own.named(name)).cast_mut(),
-        };
-        own.chosen.store(named, Ordering::Release);
+    /// `gettext(text)`.
+    "gettext" => extern "C" fn gettext(text: Text) -> *mut c_char {
+        dcgettext(own.spelled(ptr::null()), text, MESSAGES)
     }
-    own.chosen().map_or(DEFAULT.as_ptr(), |chosen| chosen.name.as_ptr()).cast_mut()
-}
 
-/// `bindtextdomain(name, folder)` (intl/bindtextdom.c).
-///
-/// # Safety
-/// As bindtextdomain(3).
-unsafe extern "C" fn own_bindtextdomain(
-    name: *const c_char,
-    folder: *const c_char,
-    own: &Messages,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    let Some(name) = (unsafe { named(name) }) else { return ptr::null_mut() };
-    let known = own.find(name).and_then(Named::binding);
-    let binding = if folder.is_null() {
-        known
-    } else {
-        // SAFETY: the caller's promise.
-        let folder = unsafe { CStr::from_ptr(folder) };
+    /// `dgettext(name, text)`.
+    "dgettext", "__dgettext" => extern "C" fn dgettext(name: Text, text: Text) -> *mut c_char {
+        dcgettext(own.spelled(name), text, MESSAGES)
+    }
+
+    /// `dcgettext(name, text, category)`.
+    "dcgettext", "__dcgettext" => extern "C" fn own_dcgettext(
+        name: Text, text: Text, category: c_int,
+    ) -> *mut c_char {
+        dcgettext(own.spelled(name), text, category)
+    }
+
+    /// `ngettext(one, many, count)`.
+    "ngettext" => extern "C" fn ngettext(one: Text, many: Text, count: c_ulong) -> *mut c_char {
+        dcngettext(own.spelled(ptr::null()), one, many, count, MESSAGES)
+    }
+
+    /// `dngettext(name, one, many, count)`.
+    "dngettext" => extern "C" fn dngettext(
+        name: Text, one: Text, many: Text, count: c_ulong,
+    ) -> *mut c_char {
+        dcngettext(own.spelled(name), one, many, count, MESSAGES)
+    }
+
+    /// `dcngettext(name, one, many, count, category)`.
+    "dcngettext" => extern "C" fn own_dcngettext(
+        name: Text, one: Text, many: Text, count: c_ulong, category: c_int,
+    ) -> *mut c_char {
+        dcngettext(own.spelled(name), one, many, count, category)
+    }
+
+    /// `textdomain(name)` (intl/textdomain.c).
+    "textdomain" => extern "C" fn textdomain(name: Text) -> *mut c_char {
+        if !name.is_null() {
+            let name = CStr::from_ptr(name);
+            let named = match name.is_empty() || name == DEFAULT {
+                true => ptr::null_mut(),
+                false => ptr::from_ref(own.named(name)).cast_mut(),
+            };
+            own.chosen.store(named, Ordering::Release);
+        }
+        own.chosen().map_or(DEFAULT.as_ptr(), |chosen| chosen.name.as_ptr()).cast_mut()
+    }
+
+    /// `bindtextdomain(name, folder)` (intl/bindtextdom.c).
+    "bindtextdomain" => extern "C" fn own_bindtextdomain(name: Text, folder: Text) -> *mut c_char {
+        let Some(name) = named(name) else { return ptr::null_mut() };
+        let known = own.find(name).and_then(Named::binding);
         let set = known.and_then(|known| known.character_set.as_deref());
-        Some(own.named(name).bind(Some(folder), set))
-    };
-    match binding.and_then(|binding| binding.folder.as_ref()) {
-        Some(folder) => folder.as_ptr().cast_mut(),
-        // SAFETY: asks glibc, and changes nothing.
-        None => unsafe { bindtextdomain(name.as_ptr(), ptr::null()) },
+        let binding = match folder.is_null() {
+            true => known,
+            false => Some(own.named(name).bind(Some(CStr::from_ptr(folder)), set)),
+        };
+        match binding.and_then(|binding| binding.folder.as_ref()) {
+            Some(folder) => folder.as_ptr().cast_mut(),
+            // It asks glibc, and changes nothing.
+            None => bindtextdomain(name.as_ptr(), ptr::null()),
+        }
     }
-}
 
-/// `bind_textdomain_codeset(name, set)` (intl/bindtextdom.c).
-///
-/// # Safety
-/// As bind_textdomain_codeset(3).
-unsafe extern "C" fn bind_character_set(
-    name: *const c_char,
-    set: *const c_char,
-    own: &Messages,
-) -> *mut c_char {
-    // SAFETY: the caller's promise.
-    let Some(name) = (unsafe { named(name) }) else { return ptr::null_mut() };
-    let known = own.find(name).and_then(Named::binding);
-    let binding = if set.is_null() {
-        known
-    } else {
-        // SAFETY: the caller's promise.
-        let set = unsafe { CStr::from_ptr(set) };
+    /// `bind_textdomain_codeset(name, set)` (intl/bindtextdom.c).
+    "bind_textdomain_codeset" => extern "C" fn bind_character_set(name: Text, set: Text) -> *mut c_char {
+        let Some(name) = named(name) else { return ptr::null_mut() };
+        let known = own.find(name).and_then(Named::binding);
         let folder = known.and_then(|known| known.folder.as_deref());
-        Some(own.named(name).bind(folder, Some(set)))
-    };
-    let set = binding.and_then(|binding| binding.character_set.as_ref());
-    set.map_or(ptr::null_mut(), |set| set.as_ptr().cast_mut())
+        let binding = match set.is_null() {
+            true => known,
+            false => Some(own.named(name).bind(folder, Some(CStr::from_ptr(set)))),
+        };
+        let set = binding.and_then(|binding| binding.character_set.as_ref());
+        set.map_or(ptr::null_mut(), |set| set.as_ptr().cast_mut())
+    }
 }
 
 /// The name of a text domain. glibc binds none without a name.

@@ -1,8 +1,8 @@
-//! What the C library keeps for a program in variables of its own, for each domain.
+//! State that the C library keeps for a program in its own variables, kept here for each domain.
 //!
-//! Many functions of the C library keep something between calls: a position, a seed, a buffer that the last answer is in. A
-//! program has them for itself, and so does a domain. Each file here has one kind of them: the state, and the functions that
-//! stand for the C library's. They use glibc's re-entrant forms where there are some. A function gets its state from its
+//! Many functions of the C library keep something between calls: a position, a seed, a buffer that holds the last answer. A
+//! program has them for itself, and so does a domain. Each file here holds one kind: the state, and the functions that
+//! replace the C library's. They use glibc's re-entrant forms where these exist. A function gets its state from its
 //! thunk, as the last argument.
 //!
 //! A program whose threads call such a function at once breaks glibc's rules (its manual says "race"), and does so here. No
@@ -10,22 +10,25 @@
 
 mod characters;
 mod databases;
+mod last_results;
 mod listings;
+mod locked;
 mod log;
 mod logins;
 mod lookups;
 mod messages;
 mod network_groups;
-mod numbers;
 mod options;
+mod random_numbers;
 mod records;
-mod results;
-mod tables;
+mod search_tables;
 mod times;
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr;
+
+use super::answering::Function;
 
 /// The state of one domain. Thunks hold addresses in it: it does not move, and lives as long as code of the domain can run.
 #[derive(Debug)]
@@ -36,14 +39,14 @@ pub(crate) struct CLibrary {
     logins: logins::Logins,
     lookups: lookups::Lookups,
     messages: messages::Messages,
-    numbers: numbers::Numbers,
+    numbers: random_numbers::Numbers,
     options: options::Options,
-    results: results::Results,
-    tables: tables::Tables,
+    results: last_results::Results,
+    tables: search_tables::Tables,
     times: times::Times,
 }
 
-/// What stands for a function or a variable of the C library.
+/// A replacement for a function or variable of the C library.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub name: &'static str,
@@ -58,7 +61,7 @@ pub(crate) enum Context {
     None,
     /// As the argument behind so many others.
     Behind(usize, usize),
-    /// Where no argument is: the function is made by [`crate::arch::gathering`] or [`crate::arch::variadic`].
+    /// In a place without an argument: [`crate::arch::gathering`] or [`crate::arch::variadic`] makes the function.
     Hidden(usize),
 }
 
@@ -71,7 +74,7 @@ impl CLibrary {
             logins: logins::Logins::new(),
             lookups: Default::default(),
             messages: messages::Messages::new(),
-            numbers: numbers::Numbers::new(),
+            numbers: random_numbers::Numbers::new(),
             options: options::Options::new(),
             results: Default::default(),
             tables: Default::default(),
@@ -81,12 +84,12 @@ impl CLibrary {
         library
     }
 
-    /// Gives back what it has of the process. Threads of an ended domain may still call its functions.
+    /// Releases its process resources. Threads of an ended domain may still call its functions.
     pub(crate) fn end(&self) {
         self.log.end();
     }
 
-    /// What stands for the C library's names, sorted by name.
+    /// The replacements for the C library's names, sorted by name.
     pub(crate) fn answers(&self) -> Vec<Answer> {
         let mut all = Vec::new();
         self.characters.answers(&mut all);
@@ -100,6 +103,7 @@ impl CLibrary {
         self.results.answers(&mut all);
         self.tables.answers(&mut all);
         self.times.answers(&mut all);
+        locked::answers(&mut all);
         all.sort_by_key(|answer| answer.name);
         all
     }
@@ -109,6 +113,13 @@ impl Answer {
     /// A variable.
     fn variable<T>(name: &'static str, variable: &Own<T>) -> Answer {
         Answer { name, target: variable.place().cast(), context: Context::None }
+    }
+
+    /// Functions that take `state` behind their arguments.
+    fn functions<T>(functions: Vec<Function>, state: *const T) -> impl Iterator<Item = Answer> {
+        functions.into_iter().map(move |Function { name, target, arguments }| {
+            Answer::behind(name, target, arguments, state)
+        })
     }
 
     /// A function that takes `state` behind so many arguments.
@@ -148,14 +159,8 @@ impl<T> Own<T> {
     }
 }
 
-/// The calling thread's `errno`.
-fn errno() -> i32 {
-    // SAFETY: the address of the thread's own variable.
-    unsafe { *libc::__errno_location() }
-}
-
 /// Sets `errno` and returns null.
 fn failed<T>(code: i32) -> *mut T {
-    super::environ::set_errno(code);
+    super::errno::set_errno(code);
     ptr::null_mut()
 }

@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
+use super::Answer;
 use super::listings::{Found, Listing, Source, alone, filled};
 use super::records;
-use super::{Answer, errno};
-use crate::sys::environ::set_errno;
+use crate::sys::errno::{errno, set_errno};
 
 /// It is read when its name is given.
 static TRIPLES: Source =
     Source { layout: records::TRIPLE, rewind: || 0, next: |_| ptr::null(), close: || () };
 
-/// Where a domain is in the group that it has named last.
+/// A domain's position in the group that it named last.
 #[derive(Debug)]
 pub(super) struct NetworkGroup(Listing);
 

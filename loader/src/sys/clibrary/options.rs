@@ -1,12 +1,13 @@
-//! `getopt` and its relatives: the arguments that a program has looked at, and the variables by which it is told.
+//! `getopt` and its relatives: a program's position in its arguments, and the variables that report to it.
 //!
-//! glibc keeps its place in the arguments where no other code gets at it, so the rules of getopt(3) are written out here.
+//! glibc keeps its position where no other code can reach it, so this module implements the rules of getopt(3) itself.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::slice;
 
 use super::{Answer, Own};
+use crate::sys::answering::answering;
 
 /// `struct option` (<getopt.h>).
 #[repr(C)]
@@ -19,7 +20,7 @@ pub(super) struct LongOption {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Arguments that are no options go behind the options.
+    /// Other arguments move behind the options.
     Permuted,
     /// They end the options.
     Required,
@@ -34,26 +35,26 @@ pub(super) struct Options {
     index: Own<c_int>,
     prints: Own<c_int>,
     wrong: Own<c_int>,
-    place: Own<Place>,
+    place: Own<Position>,
 }
 
-/// What no variable says.
+/// The state that no variable shows.
 #[derive(Debug)]
-struct Place {
+struct Position {
     has_begun: bool,
     order: Order,
-    /// The rest of an argument with several options. Null if the next argument is to be looked at.
+    /// The rest of an argument with several options. Null if the next argument comes next.
     rest: *mut c_char,
-    /// The arguments that are no options and were passed over.
+    /// The non-option arguments that were passed over.
     first: c_int,
     last: c_int,
-    /// What each call leaves in `optopt` (posix/getopt.c, `_getopt_internal`).
+    /// The value that each call leaves in `optopt` (posix/getopt.c, `_getopt_internal`).
     wrong: c_int,
 }
 
 impl Options {
     pub(super) fn new() -> Options {
-        let place = Place {
+        let place = Position {
             has_begun: false,
             order: Order::Permuted,
             rest: ptr::null_mut(),
@@ -75,76 +76,42 @@ impl Options {
         all.push(Answer::variable("optind", &self.index));
         all.push(Answer::variable("opterr", &self.prints));
         all.push(Answer::variable("optopt", &self.wrong));
-        let own = &raw const *self;
-        for (name, target, arguments) in [
-            ("getopt", getopt as *const c_void, 3),
-            ("__posix_getopt", posix_getopt as *const c_void, 3),
-            ("getopt_long", getopt_long as *const c_void, 5),
-            ("getopt_long_only", getopt_long_only as *const c_void, 5),
-        ] {
-            all.push(Answer::behind(name, target, arguments, own));
-        }
+        all.extend(Answer::functions(functions(), &raw const *self));
     }
 }
 
-/// `getopt(count, arguments, options)`.
-///
-/// # Safety
-/// As getopt(3). Called through its thunk.
-unsafe extern "C" fn getopt(
-    count: c_int,
-    arguments: *mut *mut c_char,
-    options: *const c_char,
-    own: &Options,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { own.next(count, arguments, options, &Long::NONE, false) }
-}
+type Arguments = *mut *mut c_char;
 
-/// `getopt` of a program that was compiled for POSIX alone.
-///
-/// # Safety
-/// As above.
-unsafe extern "C" fn posix_getopt(
-    count: c_int,
-    arguments: *mut *mut c_char,
-    options: *const c_char,
-    own: &Options,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { own.next(count, arguments, options, &Long::NONE, true) }
-}
+answering! {
+    fn functions, own: &Options;
 
-/// `getopt_long(count, arguments, options, long, index)`.
-///
-/// # Safety
-/// As getopt_long(3). Called through its thunk.
-unsafe extern "C" fn getopt_long(
-    count: c_int,
-    arguments: *mut *mut c_char,
-    options: *const c_char,
-    long: *const LongOption,
-    index: *mut c_int,
-    own: &Options,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { own.next(count, arguments, options, &Long::of(long, index, false), false) }
-}
+    /// `getopt(count, arguments, options)`.
+    "getopt" => extern "C" fn getopt(
+        count: c_int, arguments: Arguments, options: *const c_char,
+    ) -> c_int {
+        own.next(count, arguments, options, &Long::NONE, false)
+    }
 
-/// `getopt_long_only(count, arguments, options, long, index)`.
-///
-/// # Safety
-/// As above.
-unsafe extern "C" fn getopt_long_only(
-    count: c_int,
-    arguments: *mut *mut c_char,
-    options: *const c_char,
-    long: *const LongOption,
-    index: *mut c_int,
-    own: &Options,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe { own.next(count, arguments, options, &Long::of(long, index, true), false) }
+    /// `getopt` of a program that was compiled for POSIX alone.
+    "__posix_getopt" => extern "C" fn posix_getopt(
+        count: c_int, arguments: Arguments, options: *const c_char,
+    ) -> c_int {
+        own.next(count, arguments, options, &Long::NONE, true)
+    }
+
+    /// `getopt_long(count, arguments, options, long, index)`.
+    "getopt_long" => extern "C" fn getopt_long(
+        count: c_int, arguments: Arguments, options: *const c_char, long: *const LongOption, index: *mut c_int,
+    ) -> c_int {
+        own.next(count, arguments, options, &Long::of(long, index, false), false)
+    }
+
+    /// `getopt_long_only(count, arguments, options, long, index)`.
+    "getopt_long_only" => extern "C" fn getopt_long_only(
+        count: c_int, arguments: Arguments, options: *const c_char, long: *const LongOption, index: *mut c_int,
+    ) -> c_int {
+        own.next(count, arguments, options, &Long::of(long, index, true), false)
+    }
 }
 
 /// The long options of a call.
@@ -178,7 +145,7 @@ impl Long<'_> {
 /// A call.
 struct Call<'a> {
     own: &'a Options,
-    place: &'a mut Place,
+    place: &'a mut Position,
     arguments: &'a mut [*mut c_char],
     /// The short options behind a sign of the order.
     options: &'a [u8],
@@ -216,7 +183,7 @@ impl Options {
                     None if !is_posix() => Order::Permuted,
                     _ => Order::Required,
                 };
-                *place = Place {
+                *place = Position {
                     has_begun: true,
                     order,
                     rest: ptr::null_mut(),
@@ -234,7 +201,7 @@ impl Options {
     }
 }
 
-/// What is wrong, in glibc's words, which it translates (posix/getopt.c).
+/// Error messages in glibc's words, which it translates (posix/getopt.c).
 const INVALID: &CStr = c"%s: invalid option -- '%c'\n";
 const LACKS: &CStr = c"%s: option requires an argument -- '%c'\n";
 const AMBIGUOUS: &CStr = c"%s: option '%s%s' is ambiguous; possibilities:";
@@ -274,7 +241,7 @@ impl Call<'_> {
         unsafe { CStr::from_ptr(self.arguments[index as usize]).to_bytes() }
     }
 
-    /// Whether an argument is no option.
+    /// Whether an argument is not an option.
     unsafe fn is_other(&self, index: c_int) -> bool {
         // SAFETY: the caller's promise.
         let text = unsafe { self.text(index) };
@@ -283,15 +250,15 @@ impl Call<'_> {
 
     /// Puts the options behind arguments that were passed over before them.
     fn exchange(&mut self) {
-        let Place { first, last, .. } = *self.place;
+        let Position { first, last, .. } = *self.place;
         let index = self.index();
         self.arguments[first as usize..index as usize].rotate_left((last - first) as usize);
         (self.place.first, self.place.last) = (first + index - last, index);
     }
 
-    /// The same if there are such arguments, and otherwise notes that none were passed over.
+    /// The same if such arguments exist, and otherwise notes that none were passed over.
     fn settle(&mut self) {
-        let Place { first, last, .. } = *self.place;
+        let Position { first, last, .. } = *self.place;
         if first != last && last != self.index() {
             self.exchange();
         } else if first == last {
@@ -306,7 +273,7 @@ impl Call<'_> {
                 self.place.last = self.place.last.min(self.index());
                 self.place.first = self.place.first.min(self.index());
                 if self.place.order == Order::Permuted {
-                    let Place { first, last, .. } = *self.place;
+                    let Position { first, last, .. } = *self.place;
                     if first != last && last != self.index() {
                         self.exchange();
                     } else if last != self.index() {
@@ -406,7 +373,7 @@ impl Call<'_> {
         }
     }
 
-    /// What a call returns for an option without its argument.
+    /// Reports an option without its argument, and returns the result of the call.
     unsafe fn lacks(&mut self, option: u8) -> c_int {
         // SAFETY: the caller's promise.
         unsafe { self.print_short(LACKS, option) };
@@ -507,7 +474,7 @@ impl Call<'_> {
     unsafe fn print_short(&mut self, words: &CStr, option: u8) {
         self.set_wrong(c_int::from(option as c_char));
         if self.prints {
-            // SAFETY: the words have places for these two.
+            // SAFETY: the format has places for these two.
             unsafe {
                 libc::fprintf(
                     stderr,
@@ -522,7 +489,7 @@ impl Call<'_> {
     /// Prints the program's name, and an option behind its dashes.
     unsafe fn print(&self, words: &CStr, prefix: &CStr, option: *const c_char) {
         if self.prints {
-            // SAFETY: the words have places for these three.
+            // SAFETY: the format has places for these three.
             unsafe {
                 libc::fprintf(stderr, translated(words), self.arguments[0], prefix.as_ptr(), option)
             };

@@ -123,7 +123,7 @@ layout!(TRIPLE, Triple: Text(host), Text(user), Text(domain));
 layout!(LINE, Line: Text(text));
 layout!(LOGIN, libc::utmpx:);
 
-/// A structure with all that it leads to, in one piece of memory.
+/// A structure with everything that it points to, in one piece of memory.
 #[derive(Debug)]
 pub(super) struct Record {
     memory: Box<[u64]>,
@@ -160,7 +160,7 @@ impl Room {
             return Some(ptr::null_mut());
         }
         let to = self.take(size, 1)?;
-        // SAFETY: by contract; what was taken is nobody else's.
+        // SAFETY: by contract; nobody else owns the taken part.
         unsafe { ptr::copy_nonoverlapping(from, to, size) };
         Some(to.cast())
     }
@@ -174,7 +174,7 @@ impl Layout {
     /// A copy.
     ///
     /// # Safety
-    /// `from` is such a structure, and what it leads to is there.
+    /// `from` is such a structure, and its pointers are valid.
     pub(super) unsafe fn record(&self, from: *const u8) -> Record {
         // SAFETY: by contract.
         let needed = unsafe { self.needed(from) };
@@ -182,13 +182,13 @@ impl Layout {
         let head = words(self.size);
         let mut memory = vec![0; head + words(needed)].into_boxed_slice();
         let to = memory.as_mut_ptr();
-        // SAFETY: the structure has `head` words of the memory, and what it leads to the others.
+        // SAFETY: the structure takes `head` words of the memory, and the data behind it the others.
         let copied = unsafe { self.copy(from, to.cast(), to.add(head).cast(), needed) };
         debug_assert!(copied, "{needed} bytes were counted");
         Record { memory }
     }
 
-    /// Bytes that what it leads to needs.
+    /// Bytes that the data behind its pointers needs.
     ///
     /// # Safety
     /// As for [`Layout::record`].
@@ -210,10 +210,10 @@ impl Layout {
             .sum()
     }
 
-    /// Copies the structure to `to`, and what it leads to into `length` bytes at `room`. False if these are too few.
+    /// Copies the structure to `to`, and the data behind it into `length` bytes at `room`. False if these are too few.
     ///
     /// # Safety
-    /// As for [`Layout::record`]; at `to` is room for such a structure.
+    /// As for [`Layout::record`]; `to` has room for such a structure.
     pub(super) unsafe fn copy(
         &self,
         from: *const u8,

@@ -1,9 +1,9 @@
-//! The variables of locales in the process's environment, as each domain has them.
+//! The variables of locales in the process's environment, as each domain sees them.
 //!
 //! A program that changes `LC_ALL`, `LANG` or the variable of a category says which locale it and its children shall have
 //! (setlocale(3), for the name ""). Some do so while they start in the locale C, and start in another mode where the variable is
-//! set already. So a domain has what itself has made of such a variable, or what it was before other domains have changed it.
-//! What the process's own code has made of it since then counts for all.
+//! set already. So a domain sees its own value of such a variable, or the value before other domains changed it. A later
+//! change by the process's own code counts for all.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -13,14 +13,14 @@ use super::table::entries;
 use crate::id::DomainId;
 use crate::sys::lock::{Mutex, Rank};
 
-/// What a variable is; none if it is not set.
+/// The value of a variable; none if it is not set.
 type Value = Option<CString>;
 
 /// A variable that domains have changed.
 struct Changed {
     before: Value,
     own: BTreeMap<DomainId, Value>,
-    /// What it is since the last of their changes.
+    /// Its value since the last of their changes.
     now: Value,
 }
 
@@ -32,7 +32,7 @@ fn is_one(name: &[u8]) -> bool {
     name == b"LANG" || name.starts_with(b"LC_")
 }
 
-/// Has `change` change a variable of the process's environment for a domain.
+/// Lets `change` change a variable of the process's environment for a domain.
 pub(super) fn changing<T>(domain: Option<DomainId>, name: &[u8], change: impl FnOnce() -> T) -> T {
     let Some(domain) = domain.filter(|_| is_one(name)) else { return change() };
     let Ok(name) = CString::new(name) else { return change() };
@@ -48,7 +48,7 @@ pub(super) fn changing<T>(domain: Option<DomainId>, name: &[u8], change: impl Fn
     result
 }
 
-/// What a domain has of a variable of the process's environment that `setlocale` reads.
+/// The value that a domain sees of a variable of the process's environment that `setlocale` reads.
 pub(crate) fn locale_variable(domain: DomainId, name: &CStr) -> Option<CString> {
     let all = CHANGED.lock();
     let now = in_process(name);
@@ -60,7 +60,7 @@ pub(crate) fn locale_variable(domain: DomainId, name: &CStr) -> Option<CString> 
     }
 }
 
-/// Forgets what a domain that has ended has made of them.
+/// Forgets an ended domain's values of them.
 pub(crate) fn forget_locale_variables(domain: DomainId) {
     for changed in CHANGED.lock().values_mut() {
         changed.own.remove(&domain);

@@ -1,9 +1,8 @@
-//! Environments (environ(7)): the process's, and those that domains have for themselves.
+//! Environments (environ(7)): the process's, and domains' own.
 
 mod locales;
 mod programs;
 mod shell;
-mod steady;
 mod table;
 
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -13,24 +12,24 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use self::table::{NoMemory, Table, entries, is_named};
 use super::dynamic::ProgramArguments;
+use super::errno::failed;
 use super::lock::{Mutex, Once, Rank};
-use crate::current;
 use crate::id::DomainId;
 
 pub(crate) use self::locales::{forget_locale_variables, locale_variable};
 pub(crate) use self::programs::{Spawn, Strings};
 pub(crate) use self::shell::{is_pipe, pclose, popen, run_shell};
-pub(crate) use self::steady::Steady;
 
 /// The environment of the process.
 pub(crate) static PROCESS: Environment = Environment {
     own: None,
     owner: None,
+    is_steady: false,
     table: Mutex::new(Rank::Environment, Table::new()),
     arguments: Once::new(),
 };
 
-/// A variable `environ`, and the functions that read and change what it leads to.
+/// A variable `environ`, and the functions that read and change the environment behind it.
 ///
 /// Functions that read it take no lock and allocate nothing, so code between `vfork` and `execve` may call them.
 #[derive(Debug)]
@@ -39,26 +38,50 @@ pub(crate) struct Environment {
     own: Option<AtomicPtr<*mut c_char>>,
     /// The domain that it was made for; none for the process's.
     owner: Option<DomainId>,
+    /// Whether each change is made in the process's environment too ([`Environment::steady`]).
+    is_steady: bool,
     table: Mutex<Table>,
-    /// What constructors get, with the environment as the first of them finds it.
+    /// The arguments that constructors get, with the environment as the first of them finds it.
     arguments: Once<ProgramArguments>,
 }
 
 impl Environment {
-    /// One with these entries, each `NAME=value`, for a domain. What is allocated for it is never freed.
+    /// An environment with these entries, each `NAME=value`, for a domain. Its memory is never freed.
     pub(crate) fn new(owner: DomainId, entries: Vec<CString>) -> io::Result<Environment> {
         let strings = entries.into_iter().map(CString::into_raw).collect();
-        Self::of_strings(owner, strings)
-            .map_err(|NoMemory| io::Error::from_raw_os_error(libc::ENOMEM))
+        Self::of_strings(owner, strings, false).map_err(no_memory)
+    }
+
+    /// The process's environment as it is now, with a variable `environ` for one program among several that share it. Each
+    /// change that this program makes also reaches the process's.
+    ///
+    /// The process's `environ` moves when any of them removes a variable or needs room for one. A program that reads
+    /// `environ` twice and expects no change, having made none, is correct alone and wrong beside others.
+    pub(crate) fn steady(owner: DomainId) -> io::Result<Environment> {
+        let mut strings = Vec::new();
+        for entry in entries(process_variable()) {
+            // SAFETY: entries of an environment are NUL-terminated strings.
+            let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+            if let Some(end) = text.iter().position(|&byte| byte == b'=') {
+                // Many steady ones share the process's strings.
+                let string = PROCESS.table.lock().intern(&text[..end], &text[end + 1..]);
+                strings.push(string.map_err(no_memory)?);
+            }
+        }
+        Self::of_strings(owner, strings, true).map_err(no_memory)
     }
 
     /// One with these strings, which are NUL-terminated and stay.
-    fn of_strings(owner: DomainId, strings: Vec<*mut c_char>) -> Result<Environment, NoMemory> {
+    fn of_strings(
+        owner: DomainId,
+        strings: Vec<*mut c_char>,
+        is_steady: bool,
+    ) -> Result<Environment, NoMemory> {
         let own = AtomicPtr::new(ptr::null_mut());
         let mut table = Table::new();
         table.begin(&own, strings)?;
-        let table = Mutex::new(Rank::Environment, table);
-        Ok(Environment { own: Some(own), owner: Some(owner), table, arguments: Once::new() })
+        let (table, arguments) = (Mutex::new(Rank::Environment, table), Once::new());
+        Ok(Environment { own: Some(own), owner: Some(owner), is_steady, table, arguments })
     }
 
     /// The domain that it was made for; none for the process's.
@@ -107,81 +130,112 @@ impl Environment {
         (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_owned())
     }
 
-    /// Has `change` change a variable. Of the process's environment it is the change of the domain whose code the thread runs.
-    fn changing<T>(&self, name: &[u8], change: impl FnOnce(&mut Table) -> T) -> T {
-        let domain = current::domain().filter(|_| self.own.is_none());
+    /// Lets `change` change a variable. In the process's environment it counts for `caller`.
+    fn changing<T>(
+        &self,
+        caller: Option<DomainId>,
+        name: &[u8],
+        change: impl FnOnce(&mut Table) -> T,
+    ) -> T {
+        let domain = caller.filter(|_| self.own.is_none());
         let mut table = self.table.lock();
         locales::changing(domain, name, || change(&mut table))
     }
 }
 
-/// What the functions of <stdlib.h> that change an environment do.
-pub(crate) trait Changes {
-    /// `setenv`. `name` and `value` are none where the caller has passed null.
-    fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int;
+/// The functions of <stdlib.h> that change an environment. `caller` is the domain whose code the thread runs.
+impl Environment {
+    /// `setenv`. None stands for a null `name` or `value`.
+    pub(crate) fn set(
+        &self,
+        caller: Option<DomainId>,
+        name: Option<&CStr>,
+        value: Option<&CStr>,
+        overwrite: bool,
+    ) -> c_int {
+        let (Some(text), Some(value)) = (name.and_then(valid), value) else {
+            return failed(libc::EINVAL);
+        };
+        if self.is_refused(|process| process.set(caller, name, Some(value), overwrite)) {
+            return -1;
+        }
+        let value = value.to_bytes();
+        let shared = self.is_steady.then(|| PROCESS.table.lock().intern(text, value));
+        let environ = self.variable();
+        self.changing(caller, text, |table| {
+            if !overwrite && entries(environ).any(|entry| is_named(entry, text)) {
+                return 0;
+            }
+            let entry = shared.unwrap_or_else(|| table.intern(text, value));
+            status(entry.and_then(|entry| table.set(environ, text, entry)))
+        })
+    }
 
     /// `putenv`: the string itself becomes part of the environment; without `=` it names a variable to remove
     /// (glibc's extension).
     ///
     /// # Safety
     /// A string that is not null is NUL-terminated, and stays for as long as it is part of the environment.
-    unsafe fn put(&self, string: *mut c_char) -> c_int;
-
-    /// `unsetenv`. `name` is none where the caller has passed null.
-    fn unset(&self, name: Option<&CStr>) -> c_int;
-
-    /// `clearenv`.
-    fn clear(&self) -> c_int;
-}
-
-impl Changes for Environment {
-    fn set(&self, name: Option<&CStr>, value: Option<&CStr>, overwrite: bool) -> c_int {
-        let (Some(name), Some(value)) = (name.and_then(valid), value) else {
-            return failed(libc::EINVAL);
-        };
-        let environ = self.variable();
-        self.changing(name, |table| {
-            if !overwrite && entries(environ).any(|entry| is_named(entry, name)) {
-                return 0;
-            }
-            let entry = table.intern(name, value.to_bytes());
-            status(entry.and_then(|entry| table.set(environ, name, entry)))
-        })
-    }
-
-    unsafe fn put(&self, string: *mut c_char) -> c_int {
+    pub(crate) unsafe fn put(&self, caller: Option<DomainId>, string: *mut c_char) -> c_int {
         if string.is_null() {
             return failed(libc::EINVAL);
         }
         // SAFETY: the caller's promise.
+        if self.is_refused(|process| unsafe { process.put(caller, string) }) {
+            return -1;
+        }
+        // SAFETY: the caller's promise.
         let text = unsafe { CStr::from_ptr(string) }.to_bytes();
         let environ = self.variable();
+        let remove = |table: &mut Table| table.remove(environ, text);
         status(match text.iter().position(|&byte| byte == b'=') {
-            Some(end) => {
-                self.changing(&text[..end], |table| table.set(environ, &text[..end], string))
-            }
+            Some(end) => self
+                .changing(caller, &text[..end], |table| table.set(environ, &text[..end], string)),
             None if text.is_empty() => Ok(()),
-            None => self.changing(text, |table| table.remove(environ, text)),
+            None => self.changing(caller, text, remove),
         })
     }
 
-    fn unset(&self, name: Option<&CStr>) -> c_int {
-        match name.and_then(valid) {
-            Some(name) => status(self.changing(name, |table| table.remove(self.variable(), name))),
-            None => failed(libc::EINVAL),
+    /// `unsetenv`. None stands for a null `name`.
+    pub(crate) fn unset(&self, caller: Option<DomainId>, name: Option<&CStr>) -> c_int {
+        let Some(text) = name.and_then(valid) else { return failed(libc::EINVAL) };
+        if self.is_refused(|process| process.unset(caller, name)) {
+            return -1;
         }
+        status(self.changing(caller, text, |table| table.remove(self.variable(), text)))
     }
 
-    fn clear(&self) -> c_int {
+    /// `clearenv`.
+    pub(crate) fn clear(&self, caller: Option<DomainId>) -> c_int {
+        if self.is_refused(|process| process.clear(caller)) {
+            return -1;
+        }
         if self.own.is_none() {
             for name in locales::set_in_process() {
-                self.unset(Some(&name));
+                self.unset(caller, Some(&name));
             }
         }
         let _table = self.table.lock();
         self.variable().store(ptr::null_mut(), Ordering::Release);
         0
     }
+
+    /// Makes a change in the process's environment, if this one is steady. Whether that has failed.
+    fn is_refused(&self, change: impl FnOnce(&Environment) -> c_int) -> bool {
+        self.is_steady && change(&PROCESS) != 0
+    }
+
+    /// The call, with the process's environment in place of this one.
+    pub(crate) fn with_current(&self, mut call: Spawn) -> Spawn {
+        if call.variables == self.variable().load(Ordering::Relaxed).cast_const().cast() {
+            call.variables = PROCESS.pointers();
+        }
+        call
+    }
+}
+
+fn no_memory(_: NoMemory) -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOMEM)
 }
 
 /// The C library's variable `environ`.
@@ -206,23 +260,6 @@ fn valid(name: &CStr) -> Option<&[u8]> {
     (!name.is_empty() && !name.contains(&b'=')).then_some(name)
 }
 
-fn failed(code: c_int) -> c_int {
-    set_errno(code);
-    -1
-}
-
 fn status(outcome: Result<(), NoMemory>) -> c_int {
     outcome.map_or_else(|NoMemory| failed(libc::ENOMEM), |()| 0)
-}
-
-/// Sets the calling thread's `errno`.
-pub(crate) fn set_errno(code: c_int) {
-    // SAFETY: the address of the thread's own variable.
-    unsafe { *libc::__errno_location() = code };
-}
-
-/// The calling thread's `errno`.
-fn errno() -> c_int {
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() }
 }

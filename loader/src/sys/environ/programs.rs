@@ -5,12 +5,13 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 
-use super::{Environment, errno, failed, set_errno};
+use super::Environment;
+use crate::sys::errno::{errno, failed, set_errno};
 
 /// The longest name of a file, and the longest folder of `PATH`, that glibc looks at (posix/execvpe.c).
 const NAME_MAX: usize = 255;
 const PATH_MAX: usize = libc::PATH_MAX as usize;
-/// Where programs are if there is no `PATH` (glibc's `_CS_PATH`).
+/// The search path without `PATH` (glibc's `_CS_PATH`).
 const DEFAULT_PATH: &CStr = c"/bin:/usr/bin";
 
 /// Null-terminated arrays of strings, as programs get them.
@@ -29,7 +30,7 @@ pub(crate) struct Spawn {
 }
 
 impl Spawn {
-    /// Has `start` do the call, and returns the new process's number besides the result, if there is one.
+    /// Lets `start` make the call, and returns its result and the new process's number, if any.
     ///
     /// # Safety
     /// As posix_spawn(3).
@@ -101,8 +102,8 @@ impl Environment {
         failed(self.along_path(file, attempt))
     }
 
-    /// `posix_spawnp`, with the `PATH` of this environment. An entry of `PATH` that is no absolute path means the folder of
-    /// the caller, not the one that the call's actions go to.
+    /// `posix_spawnp`, with the `PATH` of this environment. A relative entry of `PATH` starts from the folder of the caller,
+    /// not from the one that the call's actions go to.
     ///
     /// # Safety
     /// As posix_spawnp(3).
@@ -120,8 +121,8 @@ impl Environment {
         })
     }
 
-    /// Calls `attempt` with the files that `file` may mean, until one has another result than an error that says
-    /// that it is not there. Returns the last result, or EACCES if there was one (glibc, posix/execvpe.c).
+    /// Calls `attempt` with the files that `file` may mean, until one gives a result other than an error that says
+    /// that it is missing. Returns the last result, or EACCES if any attempt gave it (glibc, posix/execvpe.c).
     fn along_path(&self, file: &CStr, mut attempt: impl FnMut(&CStr) -> c_int) -> c_int {
         let name = file.to_bytes();
         if name.is_empty() {

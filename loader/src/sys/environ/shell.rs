@@ -1,7 +1,7 @@
 //! `system`, `popen` and `pclose` for an environment that is not the process's.
 //!
-//! glibc's functions pass the process's environment on (sysdeps/posix/system.c, libio/iopopen.c), and offer no way
-//! to pass another one.
+//! glibc's functions pass the process's environment on (sysdeps/posix/system.c, libio/iopopen.c), and cannot pass
+//! another one.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int};
@@ -10,12 +10,13 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Environment, failed, set_errno};
+use super::Environment;
 use crate::id::DomainId;
-use crate::sys::children;
+use crate::sys::errno::{failed, set_errno};
 use crate::sys::lock::{Mutex, Rank};
+use crate::sys::{children, descriptors};
 
-/// The calls of `system` that wait, and what the signals that it ignores did before the first of them.
+/// The waiting calls of `system`, and the actions, before the first of them, of the signals that it ignores.
 struct Waiting {
     calls: usize,
     before: Option<[libc::sigaction; 2]>,
@@ -37,7 +38,7 @@ const IGNORED: [c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 
 /// `system(command)`. The calling thread is not cancelled while it waits.
 pub(crate) fn run_shell(environment: &Environment, command: Option<&CStr>) -> c_int {
-    // A call without a command asks whether there is a shell.
+    // A call without a command asks whether a shell exists.
     let Some(command) = command else {
         return c_int::from(run_shell(environment, Some(c"exit 0")) == 0);
     };
@@ -119,6 +120,7 @@ pub(crate) fn popen(
         Ok(child) => {
             if let Some(domain) = domain {
                 children::note(child, domain);
+                descriptors::note(own, domain);
             }
             OPEN.fetch_add(1, Ordering::Relaxed);
             STREAMS.lock().insert(stream as usize, (child, domain));
@@ -201,7 +203,7 @@ fn wait_for(child: libc::pid_t) -> Result<c_int, Failure> {
     }
 }
 
-/// Ignores [`IGNORED`] until the last call of `system` has ended. Returns what they did before the first.
+/// Ignores [`IGNORED`] until the last call of `system` has ended. Returns their actions before the first.
 fn begin_to_ignore() -> [libc::sigaction; 2] {
     let mut waiting = WAITING.lock();
     waiting.calls += 1;
@@ -275,7 +277,7 @@ impl Drop for Attributes {
     }
 }
 
-/// What a new process does before it executes its program.
+/// The actions of a new process before it executes its program.
 struct Actions(libc::posix_spawn_file_actions_t);
 
 impl Actions {
@@ -305,7 +307,7 @@ impl Drop for Actions {
     }
 }
 
-/// The calling thread is not cancelled until this is dropped: it could not give back what it holds.
+/// The calling thread is not cancelled until this is dropped: it could not release what it holds.
 struct NotCancelled {
     before: c_int,
 }

@@ -5,7 +5,7 @@
 //! (glibc 2.36, stdlib/setenv.c, `__add_to_environ`). One program with a lock of its own around all of these
 //! never notices. Several programs in one process have several such locks.
 //!
-//! So a [`Table`] frees nothing that a reader may hold. What a reader sees:
+//! So a [`Table`] frees nothing that a reader may hold. A reader sees:
 //!
 //! ```text
 //!   environ ────────┐
@@ -29,7 +29,7 @@
 //! - A program may assign an address that it has kept to `environ`. If that is in an old array, the array is the
 //!   environment again. Its time as an old one begins anew when another array follows it.
 //!
-//! A table frees no strings either, as in glibc, since `getenv` hands them out. Equal ones are one string.
+//! A table frees no strings either, as in glibc, since `getenv` hands them out. Equal strings are stored once.
 //!
 //! Bound: an array has less than `4 * max(variables, ROOM) + 4` words. All arrays together, those that became too
 //! small included, take at most as much as `2 * MOST` of the largest. In practice there are as many as `GRACE`
@@ -38,11 +38,11 @@
 //!
 //! Other code writes to the process's environment too: glibc's functions, which the program itself or system
 //! libraries call, and assignments to `environ`. The next call here compares `environ` with the address that it
-//! stored last, and takes over what other code has left. glibc stores values and removals into the array that it finds. That may be one of
-//! these, and it remains valid. glibc puts a new variable into a block of its own, copied from `environ`. The
-//! block that it passes to `realloc` is the one that it made last (`last_environ`), never one of these. If such
+//! stored last, and takes over other code's changes. glibc stores values and removals into the array that it finds. That
+//! may be one of these, and it remains valid. glibc puts a new variable into a block of its own, copied from `environ`.
+//! The block that it passes to `realloc` is the one that it made last (`last_environ`), never one of these. If such
 //! a call runs at the same moment as one of these, one of the two changes may get lost. No other thread may walk
-//! glibc's block during glibc's next call: the caller has to make sure of that, as without this loader.
+//! glibc's block during glibc's next call: the caller must ensure that, as without this loader.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{CStr, c_char};
@@ -59,7 +59,7 @@ const MOST: usize = 1024;
 
 type Slot = AtomicPtr<c_char>;
 
-/// malloc has no more memory.
+/// malloc is out of memory.
 #[derive(Debug)]
 pub(super) struct NoMemory;
 
@@ -82,7 +82,7 @@ impl Array {
         Ok(Array { slots: Vec::leak(slots), start: 0, since: Instant::now() })
     }
 
-    /// What `environ` is while this array is the environment.
+    /// The value of `environ` while this array is the environment.
     fn address(&self) -> *mut *mut c_char {
         self.slots[self.start].as_ptr()
     }
@@ -115,7 +115,7 @@ impl Table {
         Table { strings: BTreeSet::new(), arrays: VecDeque::new() }
     }
 
-    /// The string `name=value`, the one that was made before if there is one.
+    /// The string `name=value`: an existing one if it was made before.
     pub(super) fn intern(&mut self, name: &[u8], value: &[u8]) -> Result<*mut c_char, NoMemory> {
         let parts = [name, b"=", value, b"\0"];
         let mut text = Vec::new();
@@ -160,7 +160,7 @@ impl Table {
             Some(index) => array.slots[array.start + index].store(entry, Ordering::Release),
             None => {
                 let end = array.start + count;
-                // Another writer may have left something behind the end.
+                // Another writer may have left entries behind the end.
                 array.slots[end + 1].store(ptr::null_mut(), Ordering::Release);
                 array.slots[end].store(entry, Ordering::Release);
             }
@@ -189,8 +189,8 @@ impl Table {
         Ok(())
     }
 
-    /// The array that is the environment, which has `count` entries. It is another one than before if other
-    /// code changed `environ`, or if `one_more` is asked for and there is no room.
+    /// The array that is the environment, which has `count` entries. It is a new one if other code changed
+    /// `environ`, or if `one_more` is asked for and does not fit.
     fn own(
         &mut self,
         environ: &AtomicPtr<*mut c_char>,
@@ -267,7 +267,7 @@ pub(super) fn entries(environ: &AtomicPtr<*mut c_char>) -> impl Iterator<Item = 
     })
 }
 
-/// The index of the first entry of `name`, if there is one, and how many entries there are.
+/// The index of the first entry of `name`, if any, and the number of entries.
 fn find(environ: &AtomicPtr<*mut c_char>, name: &[u8]) -> (Option<usize>, usize) {
     let mut found = None;
     let mut count = 0;

@@ -1,16 +1,16 @@
-//! What a fork does with the gate before all locks, and the numbers of threads.
+//! Forks and the gate before all locks, and the numbers of threads.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Once, awaited, gate, list};
+use super::{Once, gate, library_work, object_list};
 use crate::sys::process::Process;
 use crate::sys::thread;
 
 thread_local! {
-    /// How many handlers for before a fork have run on this thread without their counterparts for after
-    /// it. While there is one, the thread does not pass the gate: it has the gate to itself.
+    /// How many before-fork handlers have run on this thread without their after-fork counterparts.
+    /// While it is not zero, the thread does not pass the gate: it has the gate to itself.
     static FORKING: Cell<u32> = const { Cell::new(0) };
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
@@ -30,10 +30,10 @@ pub(super) fn leave() {
     }
 }
 
-/// How long a fork waits for the [`awaited`] work of other threads. They may wait for the thread that forks.
+/// How long a fork waits for the [`library_work`] work of other threads. They may wait for the thread that forks.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Registers the handlers of forks. A process does it when it makes its first loader.
+/// Registers the fork handlers. A process does it when it makes its first loader.
 ///
 /// Handlers that are registered later run outside of ours: earlier before the fork, and later after it
 /// (pthread_atfork(3)). The gate is open for them. Handlers that were registered earlier run inside of ours.
@@ -44,9 +44,9 @@ pub(crate) fn prepare() {
             number();
             let limit = Instant::now() + PATIENCE;
             gate::close();
-            while awaited::by_others() > 0 && Instant::now() < limit {
+            while library_work::by_others() > 0 && Instant::now() < limit {
                 gate::open();
-                awaited::wait_for_others(limit.saturating_duration_since(Instant::now()));
+                library_work::wait_for_others(limit.saturating_duration_since(Instant::now()));
                 gate::close();
             }
         }
@@ -61,14 +61,14 @@ pub(crate) fn prepare() {
     extern "C" fn in_child() {
         FORKING.set(FORKING.get() - 1);
         if FORKING.get() == 0 {
-            list::reset();
-            awaited::forget_others();
+            object_list::reset();
+            library_work::forget_others();
             SURVIVOR.store(number(), Ordering::Relaxed);
             FIRST.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
             gate::open_in_child();
         }
     }
-    list::prepare();
+    object_list::prepare();
     // A later caller may be unable to get a page.
     Process::current();
     // Two threads may register them at once. The handlers count their calls.

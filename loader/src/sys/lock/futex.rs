@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleeps while `word` is `expected`, until another thread wakes this one. It may return for no reason.
+/// Sleeps while `word` is `expected`, until another thread wakes this one. It may return spuriously.
 pub(super) fn wait(word: &AtomicU32, expected: u32) {
     call(word, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected, ptr::null());
 }
@@ -27,7 +27,7 @@ pub(super) fn wake(word: &AtomicU32, count: u32) {
 pub(super) const ALL: u32 = i32::MAX as u32;
 
 fn call(word: &AtomicU32, operation: i32, value: u32, limit: *const libc::timespec) {
-    // SAFETY: the word and the limit are valid; null is no limit. Some callers stand for functions that leave errno alone, so it is put back.
+    // SAFETY: the word and the limit are valid; null means unlimited. errno is put back: some callers replace functions that keep it.
     unsafe {
         let errno = *libc::__errno_location();
         libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, limit);

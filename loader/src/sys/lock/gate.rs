@@ -4,8 +4,8 @@
 //! other threads write. The thread that closes the gate has the kernel order the memory accesses of all others (membarrier(2),
 //! `MEMBARRIER_CMD_PRIVATE_EXPEDITED`). After that a thread either is seen inside, or sees that the gate is closed.
 //!
-//! Where the kernel has no such call or refuses it, and beyond as many threads as there are places, threads count in one word
-//! for all by atomic operations.
+//! If the kernel lacks or refuses this call, and for threads beyond the number of places, threads count in one common word
+//! by atomic operations.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_long};
@@ -24,8 +24,8 @@ const CLOSED: u32 = 1 << 31;
 
 /// One thread's place. No two share a line of a cache.
 #[repr(align(64))]
-struct Place {
-    /// The number of the thread that has it; 0 if none has.
+struct ThreadCount {
+    /// The number of the thread that owns it, or 0.
     owner: AtomicU64,
     /// The kernel's id of that thread; 0 while a thread takes the place or is about to give it back.
     thread: AtomicI32,
@@ -33,16 +33,16 @@ struct Place {
     inside: AtomicU32,
 }
 
-static PLACES: [Place; 512] = [const {
-    Place { owner: AtomicU64::new(0), thread: AtomicI32::new(0), inside: AtomicU32::new(0) }
+static PLACES: [ThreadCount; 512] = [const {
+    ThreadCount { owner: AtomicU64::new(0), thread: AtomicI32::new(0), inside: AtomicU32::new(0) }
 }; 512];
 
 /// Where a thread counts. Once it is known it stays, so that a thread leaves where it has come in.
 #[derive(Clone, Copy)]
 enum Counts {
-    /// It has not come here yet.
+    /// Not known yet.
     Unknown,
-    In(&'static Place),
+    In(&'static ThreadCount),
     /// In [`GATE`].
     WithOthers,
 }
@@ -65,7 +65,7 @@ pub(super) fn enter() {
 #[cold]
 fn enter_slowly() {
     if matches!(COUNTS.get(), Counts::Unknown) {
-        COUNTS.set(Place::find().map_or(Counts::WithOthers, Counts::In));
+        COUNTS.set(ThreadCount::find().map_or(Counts::WithOthers, Counts::In));
     }
     loop {
         let is_inside = match COUNTS.get() {
@@ -82,7 +82,7 @@ fn enter_slowly() {
     }
 }
 
-/// Whether the thread has come in. It may have failed for no reason.
+/// Whether the thread has come in. It may fail spuriously.
 fn enter_with_others() -> bool {
     let state = GATE.load(Ordering::Relaxed);
     let (order, failure) = (Ordering::Acquire, Ordering::Relaxed);
@@ -101,7 +101,7 @@ pub(super) fn leave() {
     }
 }
 
-impl Place {
+impl ThreadCount {
     /// Whether the thread has come in.
     #[inline]
     fn enter(&self) -> bool {
@@ -124,10 +124,10 @@ impl Place {
         }
     }
 
-    /// A place for the calling thread, if there is one and the kernel has the barrier.
-    fn find() -> Option<&'static Place> {
+    /// A place for the calling thread, if one is free and the kernel has the barrier.
+    fn find() -> Option<&'static ThreadCount> {
         let number = fork::number();
-        let take = |place: &&Place| {
+        let take = |place: &&ThreadCount| {
             let taken =
                 place.owner.compare_exchange(0, number, Ordering::Acquire, Ordering::Relaxed);
             // A signal handler may have taken it for this thread meanwhile.
@@ -137,7 +137,7 @@ impl Place {
             return None;
         }
         let found = PLACES.iter().find(take).or_else(|| {
-            PLACES.iter().for_each(Place::give_back_if_gone);
+            PLACES.iter().for_each(ThreadCount::give_back_if_gone);
             PLACES.iter().find(take)
         })?;
         // SAFETY: no arguments.
@@ -210,7 +210,7 @@ pub(super) fn open() {
     futex::wake(&GATE, futex::ALL);
 }
 
-/// Opens it in the child of a fork, in which no other thread is.
+/// Opens it in the child of a fork, which has no other thread.
 pub(super) fn open_in_child() {
     for place in &PLACES {
         if place.is_own() {
@@ -225,7 +225,18 @@ pub(super) fn open_in_child() {
     GATE.store(own_with_others(), Ordering::Release);
 }
 
-/// The error with which the kernel refuses a call. errno stays: some callers stand for functions that leave it alone.
+/// Orders this thread's memory accesses against those of all others: one of two threads sees the other if each writes, and then
+/// reads what the other writes, and one of them calls this in between.
+pub fn order_accesses() {
+    if barrier::exists() {
+        barrier::call();
+    } else {
+        // A processor holds no store back for so long.
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// The error with which the kernel refuses a call. errno stays: some callers replace functions that leave it alone.
 fn refused(call: impl FnOnce() -> c_long) -> Option<c_int> {
     // SAFETY: the thread's own variable.
     unsafe {
@@ -270,7 +281,7 @@ mod barrier {
         if !exists() || is_done(EXPEDITED) || is_done(REGISTER) && is_done(EXPEDITED) {
             return;
         }
-        // The process has given up the right to it since (seccomp(2)). A processor keeps no store back for so long.
+        // The process has given up the right to it since (seccomp(2)). A processor holds no store back for so long.
         sleep(Duration::from_millis(1));
     }
 }

@@ -1,8 +1,8 @@
 //! A lock of one domain, for plain numbers.
 //!
 //! Threads of other domains never take it, so a fork does not wait for it, and it does not pass the gate, which all domains
-//! have in common. In the child of a fork it is free if its holder is not there. Then a change may be half done: what it
-//! guards must be good in any state that a change of it goes through.
+//! share. In the child of a fork it is free if its holder is not there. Then a change may be half done: the guarded
+//! data must be valid in any state that a change of it goes through.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{fork, futex};
 
-/// Beside the holder's number: others wait.
+/// Set beside the holder's number: others wait.
 const AWAITED: u64 = 1 << 63;
 
 #[derive(Debug)]
 pub(crate) struct Latch<T> {
-    /// The holder's number; 0 if there is none.
+    /// The holder's number, or 0.
     holder: AtomicU64,
     /// How often a thread released it while others waited.
     released: AtomicU32,

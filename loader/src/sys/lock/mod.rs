@@ -1,33 +1,34 @@
 //! Every lock and every lazily made value of this crate.
 //!
-//! A fork copies the thread that calls it and no other. A lock that another thread had would stay locked in
+//! A fork copies only the thread that calls it. A lock that another thread held would stay locked in
 //! the child for ever. A value that another thread was making would never be ready. Both are impossible
 //! here by construction, for static locks and for those in objects alike:
 //!
 //! - A thread passes a gate before it takes its first lock, and leaves it with its last one. A fork closes
-//!   the gate and waits until no other thread is inside ([`gate`], [`fork`]). So in the child no [`Mutex`] is another
-//!   thread's, and what it guards is whole. There is no list of locks that somebody could forget to extend.
+//!   the gate and waits until no other thread is inside ([`gate`], [`fork`]). So in the child no other thread holds a
+//!   [`Mutex`], and the data that it guards is whole. This needs no list of locks, which somebody could forget to extend.
 //! - A [`Once`] waits for no thread: threads that come first together make a value each, and one counts.
 //! - A thread holds a [`Reentrant`] while foreign code runs. That code may wait for the thread that forks,
 //!   so a fork does not wait for the lock. The lock knows its owner by a number that no other thread ever
 //!   has. It is free if its owner is not a thread of this process.
 //! - A [`Latch`] belongs to one domain and guards plain numbers. It is free if its owner is not a thread of this process.
-//! - The C library has locks of its own. A fork waits for those who may hold one, but not for ever ([`awaited`]).
+//! - The C library has locks of its own. A fork waits for those who may hold one, but not for ever ([`library_work`]).
 //!
 //! The locks are futexes (futex(2)), one word each. parking_lot has a table of waiting threads, which another
 //! thread could have locked at the time of the fork. Threads take the locks in the order of [`Rank`]. Outside
 //! of this module the crate makes no lock (`tests/tests/tidy`).
 
-pub(crate) mod awaited;
 pub(crate) mod fork;
 mod futex;
 mod gate;
 mod latch;
-mod leaf;
-mod list;
+mod leaf_lock;
+pub(crate) mod library_work;
+mod object_list;
 mod reentrant;
 
-pub use leaf::Leaf;
+pub use gate::order_accesses;
+pub use leaf_lock::LeafLock;
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -40,7 +41,7 @@ use once_cell::race::OnceBox;
 pub(crate) use latch::Latch;
 pub(crate) use reentrant::{Reentrant, Turn};
 
-/// What a lock guards. A thread takes locks in this order only, and no two of one rank. A debug build
+/// The data that a lock guards. A thread takes locks in this order only, and no two of one rank. A debug build
 /// panics if a thread breaks the order. A release build looks only where a thread has to wait: it panics if
 /// the thread holds a lock of that rank, since it may wait for itself. No code of a library runs while a thread holds one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,13 +82,13 @@ pub(crate) enum Rank {
     Environment,
     /// The shells that run for domains with an environment of their own.
     Shells,
-    /// What the C library has answered code of one domain.
+    /// The C library's answers to code of one domain.
     Answers,
     /// The locales of domains.
     DomainLocales,
     /// The locales that were made.
     Locales,
-    /// What domains have made of the variables of locales.
+    /// The values that domains have given to the variables of locales.
     LocaleVariables,
     /// The places of thread-local data of system objects.
     ThreadOffsets,
@@ -103,7 +104,7 @@ pub(crate) enum Rank {
     Owed,
     /// The record locks of domains.
     RecordLocks,
-    /// Who holds a [`Reentrant`].
+    /// The holder of a [`Reentrant`].
     Holder,
     /// A lock of another crate or of the C library ([`undisturbed`]).
     Foreign,
@@ -210,7 +211,7 @@ impl<T> Mutex<T> {
     /// Waits, on a thread that `held` locks of these ranks before.
     #[cold]
     fn wait(&self, held: u32) {
-        // What `enter` has noted was noted before, so nothing is to be taken back.
+        // `enter` noted only a rank that was noted before, so nothing is to be undone.
         assert!(
             held >> self.rank as u32 & 1 == 0,
             "a thread that holds a lock of rank {:?} would wait for itself",
@@ -342,7 +343,7 @@ mod tests {
         };
         assert!(!wrong(&files, &images));
         assert!(wrong(&images, &files));
-        assert!(wrong(&images, &Mutex::new(Rank::Images, ())), "of one rank there is no order");
+        assert!(wrong(&images, &Mutex::new(Rank::Images, ())), "locks of one rank have no order");
         assert_eq!(HELD.get(), 0);
     }
 

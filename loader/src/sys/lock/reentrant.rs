@@ -18,7 +18,7 @@ pub(crate) struct Reentrant {
 
 #[derive(Debug)]
 struct Holder {
-    /// The holder's number; 0 if there is none.
+    /// The holder's number, or 0.
     thread: u64,
     depth: u32,
     is_awaited: bool,
@@ -54,6 +54,15 @@ impl Reentrant {
             }
             futex::wait(&self.released, released);
         }
+    }
+
+    /// Takes it from whatever thread has it, which never releases it: a crash has discarded its frames. Those who wait go on
+    /// when the caller releases it.
+    pub(crate) fn take_over(&self) -> Turn<'_> {
+        let mut holder = self.holder.lock();
+        let is_abandoned = holder.depth > 0;
+        (holder.thread, holder.depth) = (fork::number(), 1);
+        Turn { of: self, is_abandoned, _of_this_thread: PhantomData }
     }
 }
 
@@ -107,5 +116,18 @@ mod tests {
             }
         });
         assert_eq!(*total.lock(), 8000);
+    }
+
+    #[test]
+    fn a_lock_whose_holder_is_gone_can_be_taken_over() {
+        let lock = Reentrant::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| std::mem::forget([lock.lock(), lock.lock()])).join().unwrap();
+            let waits = scope.spawn(|| drop(lock.lock()));
+            let turn = lock.take_over();
+            assert!(turn.is_abandoned && !waits.is_finished());
+            drop(turn);
+        });
+        assert!(!lock.take_over().is_abandoned);
     }
 }

@@ -5,11 +5,13 @@ use std::ffi::{c_char, c_int, c_uint};
 use std::fs;
 use std::os::fd::RawFd;
 
-use crate::sys::environ::{self, set_errno};
+use crate::sys::descriptors;
+use crate::sys::environ;
+use crate::sys::errno::{errno, set_errno};
 use crate::sys::signals::Blocked;
 
 use super::Owner;
-use super::description::{Facts, File, errno, is_reserved, may_be_reserved, reserved};
+use super::description::{Facts, File, is_reserved, may_be_reserved, reserved};
 use super::table::{FILES, is_visitor};
 
 unsafe extern "C-unwind" {
@@ -58,16 +60,18 @@ pub(crate) fn close(descriptor: c_int, owner: &Owner) -> c_int {
         set_errno(libc::EBADF);
         return -1;
     }
+    descriptors::forget(descriptor);
     if owner.has_none() {
         // SAFETY: the program's own call.
         return unsafe { libc_close(descriptor) };
     }
-    // The kernel closes it even if it reports an error (close(2)), unless it is none.
+    // The kernel closes any open descriptor, even if it reports an error (close(2)).
     // SAFETY: as above.
     closing(descriptor, owner, |_| true, || unsafe { libc::close(descriptor) })
 }
 
 /// `dup2(from, to)`, or `dup3` with flags.
+#[inline]
 pub(crate) fn replace(from: c_int, to: c_int, flags: Option<c_int>, owner: &Owner) -> c_int {
     if may_be_reserved(to) && is_reserved(to) && !is_visitor() {
         let _blocked = Blocked::begin();
@@ -80,10 +84,11 @@ pub(crate) fn replace(from: c_int, to: c_int, flags: Option<c_int>, owner: &Owne
             Some(flags) => libc::dup3(from, to, flags),
         }
     };
-    if from == to {
-        return replace();
-    }
-    closing(to, owner, |result| *result >= 0, replace)
+    let opened = match owner.has_none() || from == to {
+        true => replace(),
+        false => closing(to, owner, |result| *result >= 0, replace),
+    };
+    descriptors::note_copy(from, opened, owner.domain)
 }
 
 /// `fclose(stream)`.
@@ -96,6 +101,8 @@ pub(crate) unsafe fn fclose(stream: *mut libc::FILE, owner: &Owner) -> c_int {
         // SAFETY: the caller's promise.
         return unsafe { environ::pclose(stream) };
     }
+    // SAFETY: as above.
+    descriptors::forget(unsafe { libc::fileno(stream) });
     if owner.has_none() {
         // SAFETY: the caller's promise.
         return unsafe { libc::fclose(stream) };
@@ -115,7 +122,12 @@ pub(crate) unsafe fn reopen(
     owner: &Owner,
 ) -> *mut libc::FILE {
     // SAFETY: the caller's promise.
-    let reopen = || unsafe { libc::freopen(path, mode, stream) };
+    let reopen = || unsafe {
+        descriptors::forget(libc::fileno(stream));
+        let reopened = libc::freopen(path, mode, stream);
+        descriptors::note_stream(reopened, owner.domain);
+        reopened
+    };
     if owner.has_none() {
         return reopen();
     }

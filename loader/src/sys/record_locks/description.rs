@@ -6,7 +6,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::id::DomainId;
-use crate::sys::slots::Slots;
+use crate::sys::domain_by_number::Slots;
+use crate::sys::errno::errno;
 
 use super::ranges::Range;
 
@@ -45,7 +46,7 @@ pub(super) struct File {
     inode: u64,
 }
 
-/// What the kernel says about a descriptor.
+/// The kernel's facts about a descriptor.
 pub(super) struct Facts {
     pub file: File,
     size: i64,
@@ -53,7 +54,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// None for a number that is no descriptor.
+    /// None for a number that is not an open descriptor.
     pub(super) fn of(descriptor: RawFd) -> Option<Facts> {
         let mut facts = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: a place for the facts, which the call fills if it succeeds.
@@ -82,7 +83,7 @@ impl Facts {
     }
 }
 
-/// For what a description was opened.
+/// The access that a description was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     pub reads: bool,
@@ -111,7 +112,7 @@ impl Access {
     }
 }
 
-/// A description that one domain has for one file.
+/// One domain's description of one file.
 #[derive(Debug)]
 pub(super) struct Description {
     pub descriptor: RawFd,
@@ -121,9 +122,9 @@ pub(super) struct Description {
 impl Description {
     /// One for the file behind `descriptor`, or the number of an error.
     ///
-    /// It is opened anew, so that nobody else has it. A file that cannot be opened again, or that is no regular one (a device
-    /// may notice), lends the description that the program has. Then the domain has no lock against others that have that too:
-    /// programs that have inherited the descriptor, or got it from each other.
+    /// It is opened anew, so that nobody else has it. A file that cannot be opened again, or that is not regular (a device may
+    /// notice), lends the program's own description. Then the domain cannot lock out others that share it: programs that have
+    /// inherited the descriptor, or received it from each other.
     pub(super) fn open(
         descriptor: RawFd,
         facts: &Facts,
@@ -131,7 +132,7 @@ impl Description {
     ) -> Result<Description, c_int> {
         let both = Access { reads: true, writes: true };
         let wishes = match access {
-            // Whoever writes may want a shared lock later.
+            // A writer may want a shared lock later.
             Access { reads: false, .. } => &[both, access][..],
             _ => &[access],
         };
@@ -210,9 +211,4 @@ fn duplicate(descriptor: RawFd) -> Result<RawFd, c_int> {
         numbers.map(|lowest| unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, lowest) });
     // The table of locks is full, as the caller sees it.
     made.find(|made| *made >= 0).ok_or(libc::ENOLCK)
-}
-
-pub(super) fn errno() -> c_int {
-    // SAFETY: the thread's own.
-    unsafe { *libc::__errno_location() }
 }

@@ -5,7 +5,7 @@
 //! owns them (F_OFD_SETLK, Linux 3.15). Such locks meet those of other domains, of other processes and of the host.
 //!
 //! Inside the domain POSIX's rules hold. Closing any descriptor of a file releases its locks on that file, and a child of a
-//! fork has none. Not as POSIX has it: execve(2), which ends all domains, drops them. Other processes see an owner without a number
+//! fork has none. One thing differs: execve(2), which ends all domains, drops them. Other processes see an owner without a number
 //! (-1). The kernel finds no deadlock among such owners; among domains of one process it is found here.
 
 mod closing;
@@ -18,16 +18,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::id::DomainId;
-use crate::sys::environ::set_errno;
+use crate::sys::descriptors;
+use crate::sys::errno::{errno, set_errno};
 use crate::sys::signals::Blocked;
 
-use self::description::{Access, Facts, errno};
+use self::description::{Access, Facts};
 use self::ranges::Range;
 use self::table::{FILES, Wait, is_visitor};
 
 pub(crate) use self::closing::{close, close_all_from, close_range, fclose, reopen, replace};
 
-/// What a domain's thunks refer to.
+/// The owner that a domain's thunks refer to.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub domain: DomainId,
@@ -71,7 +72,13 @@ pub(crate) unsafe fn control(
         return unsafe { lock_or_ask(descriptor, command, lock, owner) };
     }
     // SAFETY: the caller's promise.
-    unsafe { libc::fcntl(descriptor, command, argument) }
+    let result = unsafe { libc::fcntl(descriptor, command, argument) };
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            descriptors::note_copy(descriptor, result, owner.domain)
+        }
+        _ => result,
+    }
 }
 
 /// # Safety
@@ -95,7 +102,7 @@ unsafe fn lock_or_ask(
     };
     match outcome {
         Ok(()) => 0,
-        // As locks of the process, then.
+        // Then use locks of the process.
         // SAFETY: the caller's promise.
         Err(Refusal::Unsupported) => unsafe {
             libc::fcntl(descriptor, command, std::ptr::from_mut(lock))
@@ -140,7 +147,7 @@ pub(crate) fn lock_from_position(
     status
 }
 
-/// Why there is no lock.
+/// The reason why no lock was given.
 enum Refusal {
     Error(c_int),
     /// The kernel has no locks of descriptions.
@@ -153,7 +160,7 @@ impl From<c_int> for Refusal {
     }
 }
 
-/// What a call asks for.
+/// The lock that a call asks for.
 struct Request {
     facts: Facts,
     access: Access,
@@ -202,7 +209,7 @@ impl Owner {
         FILES.lock().unpin(self, file, outcome.is_ok().then_some((range, kind)));
         drop(blocked);
         match outcome {
-            // What else the kernel refuses so was checked above.
+            // The other causes of this error were checked above.
             Err(libc::EINVAL) => Err(Refusal::Unsupported),
             other => Ok(other?),
         }
@@ -244,7 +251,7 @@ impl Owner {
     }
 }
 
-/// Sets a lock on a description. The thread is not cancelled meanwhile: it could not give back what it holds.
+/// Sets a lock on a description. The thread is not cancelled meanwhile: it could not release what it holds.
 fn set(own: c_int, command: c_int, range: Range, kind: c_int) -> Result<(), c_int> {
     let lock = range.to_lock(kind);
     // SAFETY: a valid description of a lock.

@@ -36,7 +36,7 @@ impl Range {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// Whether two owners cannot have both.
+    /// Whether two owners cannot hold both.
     pub(super) fn excludes(&self, other: &Range) -> bool {
         self.meets(other) && (self.is_exclusive || other.is_exclusive)
     }
@@ -71,7 +71,7 @@ pub(super) fn remove(ranges: &mut Vec<Range>, bytes: &Range) {
     *ranges = rest;
 }
 
-/// Adds bytes. What was locked among them changes its kind.
+/// Adds bytes. Those locked already change their kind.
 pub(super) fn add(ranges: &mut Vec<Range>, bytes: Range) {
     remove(ranges, &bytes);
     ranges.push(bytes);

@@ -1,4 +1,4 @@
-//! Which domain has which locks, and waits for which.
+//! The locks that each domain holds, and those that it waits for.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -75,7 +75,7 @@ pub(super) fn pin(
     FILES.lock().current().add(owner, file, new, request.kind).map(Some)
 }
 
-/// Has children of a fork close what they have inherited: it would keep the parent's locks.
+/// Makes children of a fork close inherited descriptors: these would keep the parent's locks.
 fn close_in_children() {
     extern "C" fn nothing() {}
     extern "C" fn close() {
@@ -216,7 +216,7 @@ impl Files {
         self.excluding(owner, file, *range).next().is_some()
     }
 
-    /// The domains other than `owner` that have what excludes a lock.
+    /// The domains other than `owner` that hold locks which exclude this one.
     fn excluding(
         &self,
         owner: DomainId,

@@ -1,4 +1,4 @@
-//! What the C library keeps for a program, each domain has for itself.
+//! Each domain has its own copy of the state that the C library keeps for a program.
 
 mod costs;
 mod forks;
@@ -19,11 +19,11 @@ use crate::replicas::{domains, open_in};
 
 const SOURCE: &str = concat!(include_str!("databases.c"), include_str!("cases.c"));
 
-/// glibc's functions and variables with such state, and what its manual pages, its manual or its sources say of each.
+/// glibc's functions and variables with such state, and statements about each from its manual pages, manual or sources.
 const FUNCTIONS: &str = include_str!("functions.txt");
 
 /// Names with a test of their own, or without one: each with the reason.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("setlocale localeconv", "`locale.rs`"),
     ("setenv unsetenv putenv clearenv", "`environment.rs`"),
     ("pthread_key_create pthread_key_delete pthread_getspecific pthread_setspecific", "`keys.rs`"),
@@ -31,6 +31,7 @@ const ELSEWHERE: [(&str, &str); 10] = [
     ("syslog __syslog_chk vsyslog __vsyslog_chk openlog closelog setlogmask", "`log.rs`"),
     ("wait waitpid wait3 wait4 waitid forkpty", "`children.rs`"),
     ("fcntl fcntl64 lockf lockf64", "`record_locks.rs`"),
+    ("mkstemp openpty", "`descriptors.rs`"),
     ("login logout logwtmp", "they write the machine's own files"),
     ("getpass", "it asks at a terminal"),
     ("__signgam", "another name of `signgam`"),
@@ -51,7 +52,7 @@ impl Cases {
         Cases::of(|name| library.symbol(name).unwrap())
     }
 
-    /// As a program that is alone in its process has them: by the system's loader.
+    /// As in a program that is alone in its process: by the system's loader.
     fn in_process(path: &Path) -> Cases {
         let symbols = in_process(path);
         Cases::of(symbols)
@@ -69,7 +70,7 @@ impl Cases {
         }
     }
 
-    /// What program `me` gets.
+    /// The results that program `me` gets.
     fn run(&self, case: c_int, me: c_int, wait: Wait) -> String {
         let mut text = vec![0u8; 1 << 16];
         (self.run)(case, me, wait, text.as_mut_ptr().cast(), text.len());
@@ -107,7 +108,7 @@ unsafe fn cast<F: Copy>(address: *const c_void) -> F {
 
 extern "C" fn do_not_wait() {}
 
-/// How many programs have come to the place where they meet, and how often all have.
+/// The number of programs that have reached the meeting point, and how often all have.
 static MEETING: (Mutex<(usize, usize)>, Condvar) = (Mutex::new((0, 0)), Condvar::new());
 
 /// Waits until three programs are here.
@@ -153,7 +154,7 @@ fn catalog(translation: &str) -> Vec<u8> {
     bytes
 }
 
-/// Makes what the cases read, and the environment by which they find it.
+/// Makes the files that the cases read, and the environment by which they find them.
 fn prepare(folder: &Path) {
     for me in 0..3 {
         let messages = folder.join(format!("{me}/xx/LC_MESSAGES"));

@@ -137,7 +137,7 @@ impl<'de> de::Deserializer<'de> for Deserializer<'_, '_> {
         }
     }
 
-    /// What is ignored need not be a plain value.
+    /// An ignored object need not be a plain value.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
         visitor.visit_unit()
     }
@@ -181,7 +181,7 @@ struct Pairs<'session, I> {
     depth: usize,
 }
 
-/// How a key stands in a path: `.name`, or `[repr]` if it is no identifier.
+/// A key as part of a path: `.name` for an identifier, else `[repr]`.
 fn step(key: &Object<'_>) -> String {
     match String::from_python(key) {
         Ok(name) if !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_') => {

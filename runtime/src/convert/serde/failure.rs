@@ -12,7 +12,7 @@ pub(super) struct Failure {
 
 #[derive(Debug)]
 enum Cause {
-    /// What serde or the type's own code says.
+    /// A message of serde or of the type's own code.
     Message(String),
     /// An error of the conversion of one object.
     Conversion(Box<Error>),
@@ -36,10 +36,10 @@ impl Failure {
             Cause::Message(message) => Error::convert(name, found, message),
             Cause::Conversion(error) => match *error {
                 Error::Convert { expected, found: kind, reason } => {
-                    let reason = format!("{kind} is no {expected}: {reason}");
+                    let reason = format!("{kind} is not {expected}: {reason}");
                     Error::convert(name, found, reason)
                 }
-                // What Python raised is its own error.
+                // An exception that Python raised passes through.
                 error => error,
             },
         }

@@ -30,7 +30,7 @@ impl<'de> Deserialize<'de> for Integer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::Int(integer) => Ok(integer),
-            other => Err(de::Error::custom(format!("{other:?} is no integer"))),
+            other => Err(de::Error::custom(format!("{other:?} is not an integer"))),
         }
     }
 }

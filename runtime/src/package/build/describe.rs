@@ -6,8 +6,8 @@ use crate::package::signature::{Signature, describing};
 use crate::session::Session;
 use crate::{Error, Result};
 
-/// What the call of a build shows. A text instead says why a server cannot make requests of it; that is an error only if the recipe
-/// says something of the batch or of free extents.
+/// The signature that the call of a build shows. A text instead says why a server cannot make requests of it; that is an error
+/// only if the recipe names a batch or free extents.
 pub(super) fn describe(
     session: &Session,
     recipe: &Recipe,

@@ -20,7 +20,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a rule does with the modules that it matches.
+/// The treatment of the modules that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Their source goes into the package.
@@ -60,7 +60,7 @@ pub enum Profile {
     Given(ImportProfile),
 }
 
-/// What to package, and how.
+/// The object to package, and how to package it.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     /// `MODULE:CALLABLE`: a function without parameters that returns the object, or the object
@@ -107,10 +107,10 @@ impl Recipe {
     }
 }
 
-/// What `_hydrozoa.exporting.build` returns: object, arguments, modules, problems.
+/// The result of `_hydrozoa.exporting.build`: object, arguments, modules, problems.
 type Built<'s> = (Object<'s>, Object<'s>, Vec<Row>, Vec<String>);
 
-/// What `_hydrozoa.rehearsal.check` returns: the output, modules, external modules, costs.
+/// The result of `_hydrozoa.rehearsal.check`: the output, modules, external modules, costs.
 type Checked<'s> = (Object<'s>, Vec<String>, Vec<String>, Vec<(String, u32, String, usize, u64)>);
 
 /// Name, action, reason, size in bytes, names of those that import it.
@@ -125,17 +125,17 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`PackageError::Build`] with every module that cannot be packaged and what to do about it;
+    /// [`PackageError::Build`] with every module that cannot be packaged and the remedy for each;
     /// [`Error::Python`] for an exception of making or calling the object. A package that does not
-    /// load, or computes something else, is not an error: the report's verdict says it. [`Error::Imports`] for a package for which
-    /// there is no profile of imports: it is written then, without one. [`Error::Configuration`] if a profile is to be recorded, and
-    /// there are no arguments, or if batches or free extents are not those of the call.
+    /// load, or computes something else, is not an error: the report's verdict says it. [`Error::Imports`] if the package cannot
+    /// have an import profile: it is then written without one. [`Error::Configuration`] if a profile is to be recorded without
+    /// arguments, or if batches or free extents are not those of the call.
     pub fn build_package(&self, recipe: &Recipe, output: impl AsRef<Path>) -> Result<Report> {
         let output = output.as_ref();
         let partial = output.with_extension("partial");
         // Checked before the work, which may take minutes. A rename would replace a device by a file.
         if fs::metadata(output).is_ok_and(|found| !found.is_file()) {
-            let source = std::io::Error::other("it exists and is no regular file: name another");
+            let source = std::io::Error::other("it exists and is not a regular file: name another");
             return Err(Error::Io { path: output.to_owned(), source });
         }
         drop(File::create(&partial).map_err(|source| Error::Io { path: partial.clone(), source })?);
@@ -152,7 +152,7 @@ impl Pool {
         fs::rename(&partial, output)
             .map_err(|source| Error::Io { path: output.to_owned(), source })?;
         let mut report = Report::new(output, rows)?;
-        // What the unpackaged object computes, in a form that the checker can have.
+        // The output of the unpackaged object, in a form that the checker accepts.
         let case = match called {
             None => None,
             Some((expected, signature)) => {

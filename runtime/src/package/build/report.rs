@@ -67,7 +67,7 @@ impl std::fmt::Display for Cost {
 pub enum Verdict {
     /// It loads, and computes the same bits as the unpackaged object.
     Same,
-    /// It loads; there were no arguments to call it with.
+    /// It loads. Without arguments it was not called.
     Loads,
     /// It computes something else: the text names what and where.
     Differs(String),
@@ -75,7 +75,7 @@ pub enum Verdict {
     Fails(String),
 }
 
-/// What [`Pool::build_package`](crate::Pool::build_package) has written, and why.
+/// The package that [`Pool::build_package`](crate::Pool::build_package) has written, and the reasons for its contents.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -93,7 +93,7 @@ pub struct Report {
     pub costs: Vec<Cost>,
     /// Whether it works.
     pub verdict: Verdict,
-    /// What the call takes and gives; the package carries it. A text says why a server cannot make requests of it.
+    /// The call's inputs and outputs; the package carries them. A text says why a server cannot make requests of it.
     pub signature: std::result::Result<Signature, String>,
     /// The profile of imports that the package carries.
     pub imports: Option<ImportProfile>,
@@ -336,7 +336,7 @@ mod tests {
         for outside in ["http:", "https:", "src=", "<link"] {
             assert!(!page.contains(outside), "{outside}");
         }
-        // What a name says cannot end the script that it stands in.
+        // A name cannot end the script that it stands in.
         let mut hostile = report();
         hostile.modules[1].name = "</script><b>".to_owned();
         assert!(!hostile.html().contains("</script><b>"));

@@ -12,6 +12,7 @@ use hydrozoa_loader::{Class, Domain, Interposition, Library, Loader, OpenFlags, 
 use serde::{Deserialize, Serialize};
 
 use super::directives::Open;
+use crate::glibc::open as open_by_glibc;
 
 /// A run and how to do it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -100,7 +101,7 @@ fn by_glibc(job: &Job) -> Result<()> {
     // Libraries that can be unloaded influence the order of destruction (glibc, elf/dl-sort-maps.c). The loader uses
     // an interposition instead, which does not. So this library is opened with RTLD_NODELETE.
     open_by_glibc(&job.support, libc::RTLD_NOW | libc::RTLD_GLOBAL | libc::RTLD_NODELETE)
-        .map_err(|reason| anyhow::anyhow!("{reason}"))?;
+        .map_err(anyhow::Error::msg)?;
     let mut handles = Vec::new();
     for open in &job.opens {
         let flags = if open.lazy { libc::RTLD_LAZY } else { libc::RTLD_NOW }
@@ -129,17 +130,6 @@ fn by_glibc(job: &Job) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn open_by_glibc(path: &Path, flags: c_int) -> Result<*mut c_void, String> {
-    let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
-    // SAFETY: a NUL-terminated name; the case's constructors run, as intended.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
-    if handle.is_null() {
-        // SAFETY: after a failure dlerror returns a string.
-        return Err(unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned());
-    }
-    Ok(handle)
 }
 
 /// The object that contains `address`, and the offset in it.

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use xtask_support::time_limit;
 
 use super::directives::Case;
 use super::job::{Job, LOAD_FAILED, Mode};
@@ -186,19 +187,9 @@ pub(crate) fn execute(environment: &[(String, String)], job: &Job) -> Result<Run
         .stderr(stderr)
         .process_group(0)
         .spawn()?;
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        if started.elapsed() > LIMIT {
-            // Also ends the children that it has forked.
-            // SAFETY: the child has not been waited for, so the process group is still its own.
-            unsafe { libc::kill(-libc::pid_t::try_from(child.id())?, libc::SIGKILL) };
-            child.wait()?;
-            bail!("it hangs: no end after {} s", LIMIT.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(2));
+    // Its children end with it: those that it has forked.
+    let Some(status) = time_limit::wait(&mut child, LIMIT)? else {
+        bail!("it hangs: no end after {} s", LIMIT.as_secs());
     };
     let read = |name: String| fs::read_to_string(job.results.join(name)).unwrap_or_default();
     let stderr = read("stderr".into());

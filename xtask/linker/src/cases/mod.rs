@@ -14,7 +14,6 @@ mod patch;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
@@ -22,7 +21,7 @@ use build::Toolchain;
 pub(super) use build::is_installed;
 use directives::Case;
 use xtask_support::steps::{self, Count};
-use xtask_support::workspace;
+use xtask_support::{parallel, workspace};
 
 /// Which cases to run.
 #[derive(Clone, Debug, Default)]
@@ -59,25 +58,18 @@ pub fn run(selection: &Selection) -> Result<steps::Outcome> {
         .iter()
         .flat_map(|case| toolchains(case, selection.quick).into_iter().map(move |t| (case, t)))
         .collect();
-    let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
-            scope.spawn(|| {
-                while let Some((case, toolchain)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = one(case, toolchain, &root, &support);
-                    let name = format!("{} ({toolchain})", case.name);
-                    match &outcome {
-                        Outcome::Failed(reason) => println!("FAILED {name}: {reason}"),
-                        Outcome::Skipped(reason) => println!("skipped {name}: {reason}"),
-                        Outcome::Passed => {}
-                    }
-                    let mut outcomes = outcomes.lock().expect("no panic holds it");
-                    outcomes.push((*case, toolchain, outcome));
-                }
-            });
+    parallel::each(&work, |(case, toolchain)| {
+        let outcome = one(case, toolchain, &root, &support);
+        let name = format!("{} ({toolchain})", case.name);
+        match &outcome {
+            Outcome::Failed(reason) => println!("FAILED {name}: {reason}"),
+            Outcome::Skipped(reason) => println!("skipped {name}: {reason}"),
+            Outcome::Passed => {}
         }
-    });
+        outcomes.lock().expect("no panic holds it").push((*case, toolchain, outcome));
+        Ok(())
+    })?;
     Ok(report(&outcomes.into_inner().expect("no panic holds it")))
 }
 

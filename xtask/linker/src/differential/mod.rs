@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use super::object::{self, Place};
+use super::object::{self, Relocated};
 use super::words::{self, INTERPOSED, LATE, PROGRAM, UNIFIED, UNIQUE};
 use xtask_support::progress::Progress;
 
@@ -113,7 +113,7 @@ fn compare(python: &Path, object: &Path, objects: &[PathBuf]) -> anyhow::Result<
     Ok(outcome)
 }
 
-fn classify(outcome: &mut Outcome, object: &str, place: &Place, theirs: &str, ours: &str) {
+fn classify(outcome: &mut Outcome, object: &str, place: &Relocated, theirs: &str, ours: &str) {
     let both_unique = theirs.ends_with(UNIQUE) && ours.ends_with(UNIQUE);
     let [theirs, ours] = [theirs, ours].map(|text| text.strip_suffix(UNIQUE).unwrap_or(text));
     let unified = ours.strip_prefix(UNIFIED);

@@ -10,40 +10,7 @@ use super::inputs::Source;
 use super::{Outcome, Refusal};
 
 /// The text above the table.
-const PREFACE: &str = "\
-# Every relocated word, beside glibc's
-
-Each shared object of these wheels is relocated twice, in two processes: by glibc, which opens a copy of the file whose dynamic
-section has no constructors, and by this loader, up to the phase before publication. Then every word that a relocation of the
-file writes is compared by its meaning: the object that it points into and the offset there, or for thread-local references the
-module and the offset in its block. The relocations are enumerated by goblin, a parser that is not the loader's. Both processes
-load libpython first.
-
-```sh
-pip download --no-deps --only-binary=:all: --dest WHEELS NAME==VERSION ...
-cargo xtask linker --differential WHEELS [FILE|DIR ...] --python LIBPYTHON --table docs/loader-differential.md
-```
-
-Some libraries find their needs only in a process that has loaded others before. They get them by `LD_LIBRARY_PATH`, which both
-loaders heed. The command adds the libraries of the same wheel; whoever runs it adds others (torchvision's need torch's).
-`GLIBC_TUNABLES` gives glibc room for the thread-local data of allocators. The table is for CPython 3.11 and glibc 2.36.
-
-- *objects*: shared objects with a dynamic section. Files with the same content count once.
-- *words*: relocated words that were compared.
-- *interposed*: references to functions that this loader answers for its replicas (`dlopen`, `__tls_get_addr`, `__cxa_atexit`,
-  ...). Each holds the address of the loader's own function of that name, which is checked.
-- *unified*: weak or unique definitions of the object itself (inline functions, type information) that this loader binds to the
-  same name in a library that all domains share, because C++ wants one entity in a process. glibc binds them to the object's own
-  definition, because the shared library was not opened globally.
-- *by design*: words that are bound differently on purpose. First, the object's own definition of a name that the program, here
-  a Rust program with libgcc_s, has too: a domain's definitions come before all of the program's except the C library's. Second,
-  one of several unique definitions of a name (STB_GNU_UNIQUE): glibc takes the definition that was looked up first, this loader the
-  one that was loaded first. Third, functions of objects that glibc opens only lazily because some are missing: glibc binds them when
-  they are called.
-- *refused*: objects that glibc does not open on its own, or that this loader refuses on purpose. The reasons follow the table.
-- *differences*: everything else. There is none.
-
-";
+const PREFACE: &str = include_str!("preface.md");
 
 /// Prints the table and writes the page if a path is given. Returns an error if a word differs.
 pub(super) fn write(rows: &[(Source, Vec<Outcome>)], page: Option<&Path>) -> anyhow::Result<()> {

@@ -135,7 +135,7 @@ pub(super) fn absent() -> impl Iterator<Item = &'static str> {
 }
 
 fn gcc(folder: &Path, options: &[&str]) -> Result<()> {
-    // mold 1.10 has been seen to spin for ever at what it links at once when asked again.
+    // mold 1.10 has been seen to spin for ever on an input that it links at once on a second try.
     let run = || {
         let mut command = Command::new("timeout");
         command.args(["60", "gcc"]).args(options).current_dir(folder).output()

@@ -5,7 +5,7 @@
 //! - a call through the PLT of a library that is opened with RTLD_LAZY: glibc binds it at its first call, to the
 //!   global symbols of that time; we bind at load time;
 //! - initial-exec code that reaches thread-local data of a library loaded before without static TLS: glibc moves the
-//!   data there if nobody has used it yet; we place it at load time. So a library with data for such code asks
+//!   data there if no thread has used it yet; we place it at load time. So a library with data for such code asks
 //!   for static TLS itself (`render`);
 //! - a weak undefined reference to thread-local data: its address means nothing.
 
@@ -215,9 +215,9 @@ fn operation(numbers: &mut Numbers, count: usize) -> Operation {
         19 => Operation::List,
         _ => {
             let place = match numbers.below(6) {
-                0 => Place::Next,
-                1 => Place::Default,
-                _ => Place::Handle(handle),
+                0 => LookupFrom::Next,
+                1 => LookupFrom::Default,
+                _ => LookupFrom::Handle(handle),
             };
             Operation::Look {
                 place,

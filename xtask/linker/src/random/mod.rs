@@ -16,7 +16,6 @@ mod shrink;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -25,7 +24,7 @@ use super::cases;
 use compare::Verdict;
 use model::Program;
 use xtask_support::steps::{Count, Outcome};
-use xtask_support::workspace;
+use xtask_support::{parallel, workspace};
 
 /// The seed of the programs that every run of the cases includes.
 pub const QUICK_SEED: u64 = 1;
@@ -63,7 +62,7 @@ const UNLINKED_IN: u64 = 200;
 /// that differ.
 pub fn run(count: u64, seed: u64) -> Result<Outcome> {
     let root = cases::target()?.join("linker-random");
-    let place = Place {
+    let place = Workshop {
         support: cases::support(&root)?,
         headers: workspace::root().join("tests/linker/include"),
         root,
@@ -71,30 +70,15 @@ pub fn run(count: u64, seed: u64) -> Result<Outcome> {
     for linker in build::absent() {
         println!("{linker} is not installed: bfd takes its place");
     }
-    let next = AtomicU64::new(0);
     let tally = Mutex::new(Tally::default());
     let started = Instant::now();
-    std::thread::scope(|scope| -> Result<()> {
-        let work = || -> Result<()> {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= count {
-                    return Ok(());
-                }
-                one(seed + number, &place, &tally)?;
-                let tally = tally.lock().expect("no panic holds it");
-                if tally.done().is_multiple_of(PROGRESS) {
-                    let (done, differ) = (tally.done(), tally.failures.len());
-                    let seconds = started.elapsed().as_secs();
-                    eprintln!("{done} of {count} programs, {differ} differ, {seconds} s");
-                }
-            }
-        };
-        let workers: Vec<_> = (0..std::thread::available_parallelism().map_or(2, usize::from))
-            .map(|_| scope.spawn(work))
-            .collect();
-        for worker in workers {
-            worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
+    parallel::each(0..count, |number| {
+        one(seed + number, &place, &tally)?;
+        let tally = tally.lock().expect("no panic holds it");
+        if tally.done().is_multiple_of(PROGRESS) {
+            let (done, differ) = (tally.done(), tally.failures.len());
+            let seconds = started.elapsed().as_secs();
+            eprintln!("{done} of {count} programs, {differ} differ, {seconds} s");
         }
         Ok(())
     })?;
@@ -122,13 +106,13 @@ pub fn run(count: u64, seed: u64) -> Result<Outcome> {
 }
 
 /// The folder in which programs are built, and the inputs of the build.
-struct Place {
+struct Workshop {
     root: PathBuf,
     support: PathBuf,
     headers: PathBuf,
 }
 
-impl Place {
+impl Workshop {
     /// Builds and runs the program in a folder of its own.
     fn judge(&self, program: &Program, folder: &Path) -> Result<Verdict> {
         if folder.exists() {
@@ -143,7 +127,7 @@ impl Place {
 }
 
 /// Runs the program of `seed`. A program that differs is shrunk, shown and kept in its folder.
-fn one(seed: u64, place: &Place, tally: &Mutex<Tally>) -> Result<()> {
+fn one(seed: u64, place: &Workshop, tally: &Mutex<Tally>) -> Result<()> {
     let program = draw::program(seed);
     let folder = place.root.join(seed.to_string());
     let verdict = place.judge(&program, &folder).with_context(|| format!("seed {seed}"))?;

@@ -28,7 +28,7 @@ pub(super) struct Library {
     pub needs_absent: bool,
     pub definitions: Vec<Definition>,
     pub references: Vec<Reference>,
-    /// Their priorities; 0 is none.
+    /// Their priorities; 0 for a function without one.
     pub constructors: Vec<u32>,
     pub destructors: Vec<u32>,
     /// Whether its constructor prints the targets of its references.
@@ -214,14 +214,14 @@ pub(super) enum Operation {
     List,
     /// `dlsym` or `dlvsym`.
     Look {
-        place: Place,
+        place: LookupFrom,
         name: Name,
         version: Option<&'static str>,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LookupFrom {
     Handle(usize),
     Default,
     Next,

@@ -1,25 +1,16 @@
-//! Random numbers that depend only on the seed, everywhere and for ever.
+//! Random numbers that depend only on the seed, and on the release of fastrand in Cargo.lock.
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
-pub(super) struct Numbers(u64);
+pub(super) struct Numbers(fastrand::Rng);
 
 impl Numbers {
     pub(super) fn new(seed: u64) -> Numbers {
-        Numbers(seed)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Numbers(fastrand::Rng::with_seed(seed))
     }
 
     /// A number below `end`, which is not 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.usize(..end)
     }
 
     /// A number from `from` to `to`, both included.

@@ -480,9 +480,9 @@ fn operate(text: &mut String, program: &Program, operation: &Operation) {
         }
         Operation::List => *text += "    list();\n",
         Operation::Look { place, name, version } => match place {
-            Place::Default => look(text, "RTLD_DEFAULT", "RTLD_DEFAULT", *name, *version),
-            Place::Next => look(text, "RTLD_NEXT", "RTLD_NEXT", *name, *version),
-            Place::Handle(handle) => {
+            LookupFrom::Default => look(text, "RTLD_DEFAULT", "RTLD_DEFAULT", *name, *version),
+            LookupFrom::Next => look(text, "RTLD_NEXT", "RTLD_NEXT", *name, *version),
+            LookupFrom::Handle(handle) => {
                 let _ = writeln!(text, "    if (handle[{handle}])");
                 let what = format!("handle {handle}");
                 look(text, &what, &format!("handle[{handle}]"), *name, *version);

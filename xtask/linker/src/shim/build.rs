@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use anyhow::{Context, ensure};
+use xtask_support::parallel;
 
 use super::table::{Directory, Unit};
 
@@ -59,7 +60,7 @@ impl Tree {
             .collect();
         sources.sort();
         let objects = Mutex::new(Vec::new());
-        in_parallel(&sources, |source| {
+        parallel::each(&sources, |source| {
             let object = into.join(source.file_stem().unwrap_or_default()).with_extension("o");
             let mut command = self.compiler(source, "support");
             command.arg("-fPIC").arg("-c").arg(source).arg("-o").arg(&object);
@@ -67,7 +68,8 @@ impl Tree {
             if run(&mut command).is_ok() {
                 objects.lock().expect("no panic").push(object);
             }
-        });
+            Ok(())
+        })?;
         let archive = into.join("libsupport.a");
         let _ = std::fs::remove_file(&archive);
         run(Command::new("ar").arg("rcs").arg(&archive).args(objects.into_inner()?))
@@ -86,23 +88,25 @@ impl Tree {
                 .into_iter()
                 .partition(|unit| modules_of(unit).all(|needed| done.contains(needed)));
             ensure!(!ready.is_empty(), "{}: modules need each other", directory.name);
-            in_parallel(&ready, |unit| {
+            parallel::each(&ready, |unit| {
                 if let Err(reason) = self.build_unit(unit, &directory.name, true) {
                     failures.lock().expect("no panic").insert(unit.name.clone(), reason);
                 }
-            });
+                Ok(())
+            })?;
             done.extend(ready.iter().map(|unit| &*unit.name));
             waiting = later;
         }
         let failures = failures.into_inner()?;
         let built = Mutex::new(Built::new());
-        in_parallel(&directory.programs.iter().collect::<Vec<_>>(), |unit| {
+        parallel::each(&directory.programs, |unit| {
             let result = self.build_unit(unit, &directory.name, false).map_err(|reason| {
                 // The first cause is a module whose build failed.
                 modules_of(unit).find_map(|needed| failures.get(needed).cloned()).unwrap_or(reason)
             });
             built.lock().expect("no panic").insert(unit.name.clone(), result);
-        });
+            Ok(())
+        })?;
         Ok(built.into_inner()?)
     }
 
@@ -199,21 +203,4 @@ fn run(command: &mut Command) -> Result<(), String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| line.contains("error") || line.contains("undefined"));
     Err(line.or(text.lines().next()).unwrap_or("it failed without a message").to_owned())
-}
-
-/// Does `work` for all items, in parallel on the machine's processors.
-fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                while let Some(item) =
-                    items.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
-                {
-                    work(item);
-                }
-            });
-        }
-    });
 }

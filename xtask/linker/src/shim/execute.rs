@@ -3,9 +3,10 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
+use xtask_support::time_limit;
 
 use super::table::Unit;
 
@@ -72,19 +73,10 @@ pub(super) fn run(
         command.env("LD_PRELOAD", list.join(":"));
     }
     let mut child = command.spawn().with_context(|| program.display().to_string())?;
-    let started = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
-        }
-        if started.elapsed() > LIMIT {
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    // SAFETY: the process group belongs to the child, made above.
-    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
-    let _ = child.wait();
+    let group = child.id() as libc::pid_t;
+    let status = time_limit::wait(&mut child, LIMIT)?;
+    // SAFETY: processes that the test has left, if any, keep the number of the group, which was made above.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
     let output = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
     let failed = |how: String| Ok(Verdict::Failed { how, output: output.clone() });
     let Some(status) = status else {

@@ -12,14 +12,15 @@ mod table;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, ensure};
 
 use self::build::Tree;
 use self::execute::{Loader, Verdict};
 use self::report::Row;
+use crate::cases::target;
 use xtask_support::progress::Progress;
+use xtask_support::workspace;
 
 /// The tests of glibc 2.36.
 const GLIBC: &str = include_str!("glibc.txt");
@@ -102,8 +103,7 @@ fn why_not_built(message: &str) -> String {
 
 /// Builds the shim and returns its path.
 fn build_shim() -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = workspace::cargo()
         .args(["build", "--quiet", "--release", "--package", "hydrozoa-shim"])
         .status()
         .context("cargo")?;
@@ -111,11 +111,4 @@ fn build_shim() -> anyhow::Result<PathBuf> {
     let shim = target()?.join("release/libhydrozoa_shim.so");
     ensure!(shim.is_file(), "{} was not built", shim.display());
     Ok(shim)
-}
-
-/// Cargo's directory of products: two levels above this executable.
-fn target() -> anyhow::Result<PathBuf> {
-    let executable = std::env::current_exe()?;
-    let directory = executable.ancestors().nth(2).context("the executable is not in target/")?;
-    Ok(directory.to_owned())
 }

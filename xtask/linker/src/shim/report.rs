@@ -15,25 +15,7 @@ pub(super) enum Row {
 const CAUSES: &str = include_str!("causes.txt");
 
 /// The text above the table.
-const PREFACE: &str = "\
-# The loader under glibc's own tests
-
-glibc tests its loader with programs that call `dlopen` and look at the result. These programs run here unmodified. A preloaded
-library (`loader/shim`) answers the `dl*` calls of the executable, and of all that it loads, with this loader, in one domain that
-extends the program (`DomainBuilder::extend_program`). The executable itself, its libraries and the C library stay the system
-loader's.
-
-```sh
-apt-get install glibc-source && tar -xf /usr/src/glibc/glibc-2.36.tar.xz -C DIR
-cargo xtask linker --shim DIR/glibc-2.36 --table docs/loader-conformance.md
-```
-
-The tests are those of `elf/` and `dlfcn/` that are linked dynamically and call a `dl*` function, themselves or in a module, and
-those of other directories that open libraries to look at threads, TLS and exit. A test applies if it builds outside glibc's own
-build tree and passes under glibc alone. The repository holds none of their text, only names and flags
-(`xtask/linker/src/shim/glibc.txt`).
-
-";
+const PREFACE: &str = include_str!("preface.md");
 
 /// The text below the table, written by hand.
 const EPILOGUE: &str = include_str!("others.md");

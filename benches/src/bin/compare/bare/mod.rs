@@ -1,21 +1,21 @@
-//! What workers without any package take: interpreters, CPython's own sub-interpreters, processes, prefork children.
+//! The memory and start time of workers without any package: interpreters, CPython's own sub-interpreters, processes, prefork
+//! children.
 
 mod pool;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use hydrozoa::memory::Usage;
 use hydrozoa_measure::contender::Contender;
+use hydrozoa_measure::machine::Machine;
 use hydrozoa_measure::samples::median;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::machine::Machine;
-pub use pool::Options as PoolOptions;
-pub use pool::run as run_pool;
+use crate::ours::Ours;
+use crate::written;
+pub use pool::BarePool;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -36,7 +36,7 @@ pub struct Options {
     csv: Option<PathBuf>,
 }
 
-/// What grows.
+/// The contender that grows.
 #[derive(Clone, Copy)]
 enum Kind {
     Interpreters,
@@ -75,26 +75,16 @@ impl Kind {
             command
         };
         Ok(match self {
-            Self::Interpreters | Self::Settled => {
-                let program = std::env::current_exe().context("finding this program")?;
-                let mut command = Command::new(program);
-                command.arg("bare-pool").arg("--python").arg(python);
-                if let Self::Settled = self {
-                    command.arg("--settle-in").arg(&options.settle_in);
-                }
-                command
-            }
+            Self::Interpreters | Self::Settled => Ours::Bare(BarePool {
+                python: python.to_owned(),
+                settle_in: matches!(self, Self::Settled).then(|| options.settle_in.clone()),
+            })
+            .command()?,
             Self::SubInterpreters => rival("sub-interpreters"),
             Self::Prefork => rival("prefork"),
             Self::Processes => rival("processes"),
         })
     }
-}
-
-/// The answer to an order.
-#[derive(Deserialize)]
-struct Grown {
-    processes: Vec<u32>,
 }
 
 /// The figures of one kind, as a line of CSV and as a line of progress.
@@ -137,25 +127,19 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     if let Some(path) = &options.csv {
-        let mut writer =
-            csv::Writer::from_path(path).with_context(|| format!("writing {}", path.display()))?;
-        rows.iter().try_for_each(|row| writer.serialize(row))?;
-        writer.flush().with_context(|| format!("writing {}", path.display()))?;
+        written::csv(path, rows.iter())?;
     }
     Ok(())
 }
 
 /// Lets one kind grow.
 fn measure(options: &Options, kind: Kind, python: &Path, minor: u8) -> Result<Row> {
-    let mut contender = Contender::start(kind.label(), &mut kind.command(options, python)?)?;
-    contender.wait_until_ready()?;
+    let mut contender = Contender::ready(kind.label(), &mut kind.command(options, python)?)?;
     let (mut memory, mut starts) = (Vec::new(), Vec::new());
     for _ in 0..options.workers {
-        let begin = Instant::now();
-        let answer = contender.ask("grow")?;
-        starts.push(begin.elapsed().as_secs_f64() * 1e3);
-        let grown: Grown = serde_json::from_str(&answer).context(answer)?;
-        memory.push(private_mib(&grown.processes)?);
+        let (took, grown) = contender.grow(1)?;
+        starts.push(took.as_secs_f64() * 1e3);
+        memory.push(grown.private_kib.iter().sum::<u64>() as f64 / 1024.0);
     }
     let (first, last) = (memory[0], memory[memory.len() - 1]);
     Ok(Row {
@@ -167,12 +151,6 @@ fn measure(options: &Options, kind: Kind, python: &Path, minor: u8) -> Result<Ro
         further_mib: (last - first) / (memory.len() - 1) as f64,
         start_ms: median(&starts[1..]),
     })
-}
-
-/// Private memory of processes, as [`hydrozoa::memory`] defines it.
-fn private_mib(processes: &[u32]) -> Result<f64> {
-    let bytes = processes.iter().map(|process| Ok(Usage::of(*process)?.private));
-    Ok(bytes.sum::<hydrozoa::Result<i64>>()? as f64 / f64::from(1 << 20))
 }
 
 fn minor(python: &Path) -> Result<u8> {

@@ -21,7 +21,7 @@ pub struct Group {
     is_v2: bool,
 }
 
-/// What the processes of a group have in memory, in bytes.
+/// The memory of a group's processes, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Footprint {
     /// Anonymous pages.
@@ -89,7 +89,7 @@ impl Group {
         Ok(Footprint { anonymous: value(anonymous)?, files: value(files)? })
     }
 
-    /// Takes all pages of the group that can be had again from files, as the kernel does in time with those that nobody uses
+    /// Takes all of the group's pages that can be reread from files, as the kernel does in time with those that nobody uses
     /// while others need memory. False if this kernel cannot be asked for it (`memory.reclaim`, Linux 5.19).
     pub fn reclaim(&self) -> Result<bool> {
         let (name, amount) = if self.is_v2 {
@@ -195,7 +195,7 @@ mod tests {
             let found = group.footprint().unwrap();
             assert_eq!((found.anonymous, found.files, group.kills().unwrap()), (4096, 8192, 3));
             fs::remove_dir_all(&folder).unwrap();
-            // What is not there is no group's figure.
+            // A missing group gives an error, not a figure.
             assert!(group.footprint().is_err());
         }
     }

@@ -6,12 +6,15 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::{ImportProfile, Pool, Result as Outcome, Tensor};
-use hydrozoa_measure::models::{Cases, Entry};
+use hydrozoa_measure::contender::plain_python;
+use hydrozoa_measure::models::{Cases, ExportedModel};
 use hydrozoa_measure::package::MODEL;
 
-use crate::Place;
+use super::GrowingPool;
+use crate::exported::Exported;
+use crate::ours::Ours;
 
-/// What grows.
+/// The contender that grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Interpreters
@@ -53,8 +56,7 @@ impl Kind {
 
 /// Where everything is that contenders need.
 pub struct Plan {
-    program: PathBuf,
-    place: Place,
+    exported: Exported,
     worker: PathBuf,
     settle_in: PathBuf,
     profile: PathBuf,
@@ -63,24 +65,22 @@ pub struct Plan {
 
 impl Plan {
     /// Records the profile too, if a contender needs it.
-    pub fn new(options: &super::Options, entry: &Entry, kinds: &[Kind]) -> Result<Self> {
-        let place = &options.place;
-        let folder = place.manifest.parent().context("a file is in a folder")?;
+    pub fn new(options: &super::Options, kinds: &[Kind]) -> Result<Self> {
+        let exported = &options.exported;
+        let folder = exported.manifest.parent().context("a file is in a folder")?;
         ensure!(
             options.free.is_some() || !kinds.contains(&Kind::FreeThreads),
             "free threads need a free-threaded CPython with torch and torchvision: name it by --free"
         );
         let plan = Self {
-            program: std::env::current_exe().context("finding this program")?,
-            place: place.clone(),
-            worker: options.worker.clone(),
             settle_in: options.settle_in.clone().unwrap_or_else(|| folder.to_owned()),
             profile: folder.join("density.imports"),
             free_python: options.free.clone(),
+            ..Self::eager(exported, &options.worker)
         };
         if kinds.iter().any(|kind| kind.is_lazy()) {
             eprintln!("recording which modules the model needs");
-            let profile = record(place, entry)?;
+            let profile = record(exported, &exported.model(super::MODEL)?)?;
             fs::write(&plan.profile, profile.to_string())
                 .with_context(|| format!("writing {}", plan.profile.display()))?;
         }
@@ -88,70 +88,53 @@ impl Plan {
     }
 
     /// For contenders without a profile.
-    pub fn eager(place: &Place, worker: &Path) -> Result<Self> {
-        Ok(Self {
-            program: std::env::current_exe().context("finding this program")?,
-            place: place.clone(),
+    pub fn eager(exported: &Exported, worker: &Path) -> Self {
+        Self {
+            exported: exported.clone(),
             worker: worker.to_owned(),
             settle_in: PathBuf::new(),
             profile: PathBuf::new(),
             free_python: None,
+        }
+    }
+
+    pub fn command(&self, kind: Kind) -> Result<Command> {
+        let rival = |mode: &str| {
+            let mut command = self.exported.rival(&self.worker);
+            command.args([super::MODEL, mode]);
+            command
+        };
+        Ok(match kind {
+            Kind::Prefork => rival("--prefork"),
+            Kind::Spawn => rival("--spawn"),
+            Kind::FreeThreads => {
+                let python = self.free_python.as_ref().context("checked when the plan was made")?;
+                let mut command = plain_python(python, &self.worker);
+                command.arg(&self.exported.manifest).args([super::MODEL, "--threads"]);
+                // torchvision's extension does not say that it works without the GIL, and would turn it on.
+                command.env("PYTHON_GIL", "0");
+                command
+            }
+            Kind::Eager | Kind::Lazy | Kind::Settled => Ours::Growing(GrowingPool {
+                exported: self.exported.clone(),
+                profile: kind.is_lazy().then(|| self.profile.clone()),
+                settle_in: (kind == Kind::Settled).then(|| self.settle_in.clone()),
+            })
+            .command()?,
         })
-    }
-
-    pub fn command(&self, kind: Kind) -> Command {
-        let stock = self.place.venv.join("bin/python");
-        match kind {
-            Kind::Prefork => self.python(&stock, "--prefork"),
-            Kind::Spawn => self.python(&stock, "--spawn"),
-            Kind::FreeThreads => self.free_threads(),
-            _ => self.pool(kind),
-        }
-    }
-
-    fn pool(&self, kind: Kind) -> Command {
-        let mut command = Command::new(&self.program);
-        command.arg("density-pool").arg("--manifest").arg(&self.place.manifest);
-        command.arg("--venv").arg(&self.place.venv);
-        if kind.is_lazy() {
-            command.arg("--profile").arg(&self.profile);
-        }
-        if kind == Kind::Settled {
-            command.arg("--settle-in").arg(&self.settle_in);
-        }
-        command
-    }
-
-    fn free_threads(&self) -> Command {
-        let python = self.free_python.as_ref().expect("checked when the plan was made");
-        let mut command = self.python(python, "--threads");
-        // torchvision's extension does not say that it works without the GIL, and would turn it on.
-        command.env("PYTHON_GIL", "0");
-        command
-    }
-
-    fn python(&self, python: &Path, mode: &str) -> Command {
-        let mut command = Command::new(python);
-        command.arg(&self.worker).arg(&self.place.manifest).arg(super::MODEL).arg(mode);
-        for name in ["PYTHONPATH", "PYTHONHOME"] {
-            command.env_remove(name);
-        }
-        // torch.package itself uses TypedStorage; the warning does not concern the work.
-        command.env("PYTHONWARNINGS", "ignore");
-        command
     }
 }
 
-fn record(place: &Place, entry: &Entry) -> Result<ImportProfile> {
+fn record(exported: &Exported, entry: &ExportedModel) -> Result<ImportProfile> {
     let cases = entry.cases()?;
     let profile =
-        Pool::builder().venv(&place.venv).record_imports(|pool| first(pool, entry, &cases))?;
+        Pool::builder().venv(&exported.venv).record_imports(|pool| first(pool, entry, &cases))?;
     ensure!(!profile.to_string().is_empty(), "the profile is empty");
     Ok(profile)
 }
 
-/// What a worker does before it serves.
-fn first(pool: &Pool, entry: &Entry, cases: &Cases) -> Outcome<bool> {
+/// Prepares a worker before it serves.
+fn first(pool: &Pool, entry: &ExportedModel, cases: &Cases) -> Outcome<bool> {
     let session = pool.acquire()?;
     let movable = pool.load_package(&entry.package)?.load_pickle(MODEL.0, MODEL.1)?;
     let output: Tensor = movable.to_object(&session)?.call((cases.input(0),))?.extract()?;

@@ -15,16 +15,15 @@ mod table;
 use std::path::PathBuf;
 use std::thread;
 
-use anyhow::{Context, Result, ensure};
-use hydrozoa_measure::models::manifest;
+use anyhow::{Result, ensure};
+use hydrozoa_measure::machine::Machine;
 use hydrozoa_measure::samples::{Samples, median};
 
-use crate::Place;
-use crate::machine::Machine;
+use crate::exported::Exported;
+use crate::written;
 use group::Footprint;
 pub use kind::Kind;
-pub use pool::Options as PoolOptions;
-pub use pool::run as run_pool;
+pub use pool::GrowingPool;
 use record::Row;
 use side::{Grown, Side};
 pub use starts::Options as StartsOptions;
@@ -45,7 +44,7 @@ const MODEL: &str = "mobilenet_v3_small";
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
-    place: Place,
+    exported: Exported,
     /// The rivals' script, benches/python/density.py
     #[arg(long)]
     worker: PathBuf,
@@ -89,7 +88,7 @@ enum Stop {
     Enough,
 }
 
-/// What a contender reached within a limit.
+/// A contender's result within a limit.
 struct Outcome {
     limit: f64,
     kind: Kind,
@@ -100,22 +99,18 @@ struct Outcome {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let entry = manifest(&options.place.manifest)?
-        .into_iter()
-        .find(|entry| entry.name == MODEL)
-        .with_context(|| format!("the manifest has no {MODEL}"))?;
     let kinds = match options.only.as_slice() {
         [] => Kind::all(options.free.is_some()),
         only => only.to_vec(),
     };
-    let plan = kind::Plan::new(options, &entry, &kinds)?;
+    let plan = kind::Plan::new(options, &kinds)?;
     let mut outcomes = Vec::new();
     for &limit in &options.limits {
         for &kind in &kinds {
             outcomes.push(Run { options, plan: &plan, limit, kind }.outcome()?);
             // At once: all contenders take hours.
             if let Some(path) = &options.csv {
-                record::write(path, outcomes.iter().flat_map(|outcome| &outcome.rows))?;
+                written::csv(path, outcomes.iter().flat_map(|outcome| &outcome.rows))?;
             }
         }
     }

@@ -1,7 +1,6 @@
 //! A pool that grows.
 
 use std::fs;
-use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,32 +9,33 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hydrozoa::package::Package;
 use hydrozoa::{ImportProfile, Imports, Interpreter, Movable, Pool, Tensor};
+use hydrozoa_measure::contender::Order;
 use hydrozoa_measure::drive::drive;
-use hydrozoa_measure::models::{Cases, manifest};
+use hydrozoa_measure::effort::Own;
+use hydrozoa_measure::models::Cases;
+use hydrozoa_measure::orders;
 use hydrozoa_measure::package::MODEL;
 use hydrozoa_measure::samples::Samples;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::side::{Order, Started};
-use crate::{Place, join};
+use crate::exported::Exported;
+use crate::threads::join;
 
 /// Calls of each worker before it is settled.
 const WARM: usize = 3;
 
-#[derive(clap::Args)]
-pub struct Options {
-    #[command(flatten)]
-    place: Place,
-    /// A profile of imports
-    #[arg(long)]
-    profile: Option<PathBuf>,
-    /// Settle each interpreter in this directory
-    #[arg(long)]
-    settle_in: Option<PathBuf>,
+/// A pool that begins with no worker.
+#[derive(Serialize, Deserialize)]
+pub struct GrowingPool {
+    pub exported: Exported,
+    /// A file with a profile of imports.
+    pub profile: Option<PathBuf>,
+    /// Settle each interpreter in this directory.
+    pub settle_in: Option<PathBuf>,
 }
 
 struct Server<'a> {
-    options: &'a Options,
+    options: &'a GrowingPool,
     pool: Pool,
     /// Holds the archive's pages for as long as the model is used.
     _package: Package,
@@ -44,31 +44,20 @@ struct Server<'a> {
     workers: usize,
 }
 
-pub fn run(options: &Options) -> Result<()> {
-    let mut server = Server::new(options)?;
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "{{\"ready\": {}}}", std::process::id())?;
-    output.flush()?;
-    for line in std::io::stdin().lock().lines() {
-        match serde_json::from_str(&line?).context("reading an order")? {
-            Order::Grow { workers } => answer(&mut output, &server.grow(workers)?)?,
-            Order::Serve { seconds, callers } => {
-                answer(&mut output, &server.serve(seconds, callers)?)?
-            }
-            Order::Each => answer(&mut output, &server.each()?)?,
-        }
+impl GrowingPool {
+    pub fn run(&self) -> Result<()> {
+        let mut server = Server::new(self)?;
+        orders::answer(|order| match order {
+            Order::Grow { workers } => server.grow(workers),
+            Order::Call { seconds, threads, .. } => server.serve(seconds, threads),
+            Order::Each => server.each(),
+            other => orders::refuse(&other),
+        })
     }
-    Ok(())
-}
-
-fn answer(output: &mut impl Write, value: &impl Serialize) -> Result<()> {
-    serde_json::to_writer(&mut *output, value)?;
-    output.write_all(b"\n")?;
-    Ok(output.flush()?)
 }
 
 impl<'a> Server<'a> {
-    fn new(options: &'a Options) -> Result<Self> {
+    fn new(options: &'a GrowingPool) -> Result<Self> {
         let imports = match &options.profile {
             None => Imports::Eager,
             Some(path) => {
@@ -77,12 +66,12 @@ impl<'a> Server<'a> {
                 Imports::Profile(text.parse::<ImportProfile>()?)
             }
         };
-        let pool =
-            Pool::builder().interpreters(1).venv(&options.place.venv).imports(imports).build()?;
-        let entry = manifest(&options.place.manifest)?
-            .into_iter()
-            .find(|entry| entry.name == super::MODEL)
-            .with_context(|| format!("the manifest has no {}", super::MODEL))?;
+        let pool = Pool::builder()
+            .interpreters(1)
+            .venv(&options.exported.venv)
+            .imports(imports)
+            .build()?;
+        let entry = options.exported.model(super::MODEL)?;
         let package = pool.load_package(&entry.package)?;
         let movable = package.load_pickle(MODEL.0, MODEL.1)?;
         let cases = entry.cases()?;
@@ -90,8 +79,8 @@ impl<'a> Server<'a> {
     }
 
     /// Starts so many workers at once.
-    fn grow(&mut self, count: usize) -> Result<Started> {
-        let begin = cpu_seconds()?;
+    fn grow(&mut self, count: usize) -> Result<Samples> {
+        let begin = Own::now();
         self.pool.resize(self.workers + count)?;
         let interpreters = self.pool.interpreters();
         let new = &interpreters[self.workers..];
@@ -106,7 +95,7 @@ impl<'a> Server<'a> {
             first(own)?;
             join(others)
         })?;
-        let cpu_seconds = cpu_seconds()? - begin;
+        let effort = begin.since();
         if let Some(directory) = &self.options.settle_in {
             for interpreter in new {
                 for index in 0..WARM {
@@ -116,13 +105,13 @@ impl<'a> Server<'a> {
             }
         }
         self.workers += count;
-        Ok(Started { cpu_seconds })
+        Ok(Samples { effort, ..Samples::default() })
     }
 
-    fn serve(&self, seconds: f64, callers: usize) -> Result<Samples> {
+    fn serve(&self, seconds: f64, threads: usize) -> Result<Samples> {
         let interpreters = self.pool.interpreters();
         let next = AtomicUsize::new(0);
-        Ok(drive(callers, Duration::from_secs_f64(seconds), |_| {
+        Ok(drive(threads, Duration::from_secs_f64(seconds), |_| {
             Ok::<_, hydrozoa::Error>(|_| {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 self.call(&interpreters[index % interpreters.len()], index)
@@ -148,13 +137,4 @@ impl<'a> Server<'a> {
         let output: Tensor = model.call((self.cases.input(index),))?.extract()?;
         self.cases.is_right(index, &output)
     }
-}
-
-/// Processor time of this process, in hundredths: `USER_HZ` is 100 on x86-64 (proc_pid_stat(5)).
-fn cpu_seconds() -> Result<f64> {
-    let text = fs::read_to_string("/proc/self/stat").context("reading the process's times")?;
-    // The name, in parentheses, may have spaces. The fields 14 and 15 are utime and stime.
-    let (_, fields) = text.rsplit_once(") ").context("a name in parentheses")?;
-    let times = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());
-    Ok(times.sum::<f64>() / 100.0)
 }

@@ -1,9 +1,7 @@
 //! The figures of one number of workers, as a line of CSV and as a line of progress.
 
 use std::fmt;
-use std::path::Path;
 
-use anyhow::{Context, Result};
 use hydrozoa_measure::samples::Samples;
 use serde::Serialize;
 
@@ -29,7 +27,7 @@ pub struct Row {
     /// The same without a limit.
     pub free_throughput: f64,
     pub free_p99_ms: f64,
-    /// The median latency of one call of each worker, and of the first call after the kernel has taken what it takes of idle
+    /// The median latency of one call of each worker, and of the first call after the kernel has taken its share of idle
     /// ones. For one number of workers; nothing for others.
     pub warm_ms: Option<f64>,
     pub idle_ms: Option<f64>,
@@ -40,7 +38,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Calls of each worker before and after the kernel has taken what it can.
+    /// Calls of each worker before and after the kernel has taken all it can.
     pub fn note_idle(&mut self, samples: Option<[Samples; 2]>) {
         let Some([warm, idle]) = samples else {
             eprintln!(
@@ -73,13 +71,4 @@ impl fmt::Display for Row {
             _ => Ok(()),
         }
     }
-}
-
-pub fn write<'a>(path: &Path, rows: impl Iterator<Item = &'a Row>) -> Result<()> {
-    let mut writer =
-        csv::Writer::from_path(path).with_context(|| format!("writing {}", path.display()))?;
-    for row in rows {
-        writer.serialize(row)?;
-    }
-    writer.flush().with_context(|| format!("writing {}", path.display()))
 }

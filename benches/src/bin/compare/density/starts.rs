@@ -8,28 +8,28 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use hydrozoa_measure::contender::Contender;
+use hydrozoa_measure::machine::Machine;
 use hydrozoa_measure::samples::median;
 
 use super::kind::{Kind, Plan};
 use super::side::{Grown, grow};
-use crate::Place;
-use crate::machine::Machine;
+use crate::exported::Exported;
 
-/// Processes are what the others are compared with.
+/// The others are compared with processes.
 const KINDS: [Kind; 2] = [Kind::Spawn, Kind::Eager];
 
-/// What a start may take at most of a process's processor time, as it is wanted.
+/// The goal: a start takes at most this share of a process's processor time.
 const WANTED: f64 = 0.6;
 /// Beyond this it is an error, by [`KINDS`].
 const MOST: [f64; KINDS.len()] = [1.0, 0.8];
 
-/// What starts at once may take at most, in starts of one alone with two processors, as it is wanted.
+/// The goal for several starts at once: at most this multiple of one start alone, with two processors.
 const WANTED_TOGETHER: f64 = 2.2;
 
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
-    place: Place,
+    exported: Exported,
     /// The rivals' script, benches/python/density.py
     #[arg(long)]
     worker: PathBuf,
@@ -52,7 +52,7 @@ struct Round {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let plan = Plan::eager(&options.place, &options.worker)?;
+    let plan = Plan::eager(&options.exported, &options.worker);
     let mut rounds: [Vec<Round>; KINDS.len()] = [const { Vec::new() }; KINDS.len()];
     for round in 0..usize::from(options.rounds) {
         eprintln!("round {} of {}", round + 1, options.rounds);
@@ -67,8 +67,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn measure(plan: &Plan, kind: Kind, together: u16) -> Result<Round> {
-    let mut contender = Contender::start(kind.label(), &mut plan.command(kind))?;
-    contender.wait_until_ready()?;
+    let mut contender = Contender::ready(kind.label(), &mut plan.command(kind)?)?;
     grow(&mut contender, 1)?;
     let Grown { seconds: alone, cpu_seconds: cpu } = grow(&mut contender, 1)?;
     let together = grow(&mut contender, together.into())?.seconds;

@@ -1,8 +1,9 @@
-//! A model of BERT-base's size on a GPU: 1, 4 and 8 interpreters compared with as many processes.
+//! Two models on a GPU: 1, 4 and 8 interpreters compared with as many processes, with and without NVIDIA's multi-process service.
 //!
 //! This program contains all that it needs, including its Python scripts. It can be copied to a machine with a GPU,
 //! Python and torch, and run there.
 
+mod mps;
 mod pool;
 mod table;
 
@@ -11,14 +12,27 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use hydrozoa_measure::contender::{Contender, Order};
-use hydrozoa_measure::samples::Samples;
-use serde::Deserialize;
-use table::{Kind, Line, Report};
+pub use pool::GpuPool;
+use serde::{Deserialize, Serialize};
+use table::{DeviceMemory, Kind, Line, Report};
 
-/// The script of the rivals; it also calls the model in our interpreters.
+use crate::ours::Ours;
+use crate::{field, written};
+
+/// The script of the rivals; it also calls the models in our interpreters.
 const SCRIPT: &str = include_str!("../../../../python/gpu.py");
-/// The model, which the script imports.
-const MODEL: &str = include_str!("../../../../python/weights.py");
+/// The script's modules.
+const MODULES: [(&str, &str); 3] = [
+    ("contender.py", include_str!("../../../../python/contender.py")),
+    ("orders.py", include_str!("../../../../python/orders.py")),
+    ("weights.py", include_str!("../../../../python/weights.py")),
+];
+
+/// The most MiB that replacements may leave on the device.
+const LEFT_MIB: f64 = 10.0;
+
+/// Replacements of an interpreter, if none are asked for.
+const REPLACEMENTS: usize = 20;
 
 #[derive(clap::Args, Clone)]
 pub struct Options {
@@ -40,16 +54,18 @@ pub struct Options {
     /// How often the program starts and measures everything; medians are reported
     #[arg(long, default_value_t = 1)]
     rounds: usize,
-    /// Layers of the model; BERT-base has 12
+    /// The models that the workers call
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "encoder,decoder")]
+    models: Vec<Model>,
+    /// How often an interpreter is replaced to see what that leaves on the device; 20 without it
+    #[arg(long, value_name = "N")]
+    replacements: Option<usize>,
+    /// Layers of the models; BERT-base has 12
     #[arg(long, default_value_t = 12)]
     layers: usize,
     /// Also write the figures to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The folder with the model that another process of this program exported; with it, this process is a pool that
-    /// answers orders
-    #[arg(long, hide = true)]
-    serve: Option<PathBuf>,
 }
 
 /// The output of `gpu.py probe`.
@@ -71,31 +87,62 @@ impl Drop for Folder {
     }
 }
 
-pub fn run(options: &Options) -> Result<()> {
-    if let Some(folder) = &options.serve {
-        return pool::serve(options, folder);
+/// The model that a worker calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Model {
+    /// BERT-base's size, in float32: its kernels take longer than launching them
+    Encoder,
+    /// A step of 12 layers in float16 with a cache of keys and values: launching its kernels takes longer than they do
+    Decoder,
+}
+
+impl Model {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Encoder => "encoder",
+            Self::Decoder => "decoder",
+        }
     }
+}
+
+pub fn run(options: &Options) -> Result<()> {
     ensure!(options.counts.iter().all(|count| *count > 0), "--counts: each at least 1");
     let folder = Folder(std::env::temp_dir().join(format!("hydrozoa-gpu-{}", std::process::id())));
     let folder = &folder.0;
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    for (name, text) in [("gpu.py", SCRIPT), ("weights.py", MODEL)] {
+    for (name, text) in MODULES.into_iter().chain([("gpu.py", SCRIPT)]) {
         std::fs::write(folder.join(name), text)
             .with_context(|| format!("writing {name} to {}", folder.display()))?;
     }
     let probe = probe(options, folder)?;
-    eprintln!("exporting a model of {} layers", options.layers);
+    eprintln!("exporting models of {} layers", options.layers);
     ran(script(options, folder, "export").arg(folder).arg(options.layers.to_string()))?;
-    let mut watch = Contender::start(
+    let mut watch = Contender::ready(
         "reader of the device's memory",
         script(options, folder, "watch").arg(&probe.uuid),
     )?;
-    watch.wait_until_ready()?;
-    let mut lines: Vec<Line> = options
-        .counts
-        .iter()
-        .flat_map(|&count| [Kind::Interpreters, Kind::Processes].map(|kind| Line::new(kind, count)))
-        .collect();
+    let mut report = Report::new(&probe.name, &probe.torch, options);
+    if options.replacements != Some(0) {
+        for &model in &options.models {
+            let left = replaced(options, folder, &mut watch, model)
+                .with_context(|| format!("replacing interpreters with the {}", model.name()))?;
+            report.left(model, left);
+        }
+    }
+    let kinds: &[Kind] = match mps::obstacle(&options.device) {
+        Some(reason) => {
+            eprintln!("processes under MPS are not measured: {reason}");
+            &[Kind::Interpreters, Kind::Processes]
+        }
+        None => &[Kind::Interpreters, Kind::Processes, Kind::Mps],
+    };
+    let mut lines: Vec<Line> = Vec::new();
+    for &model in &options.models {
+        for &count in &options.counts {
+            lines.extend(kinds.iter().map(|&kind| Line::new(model, kind, count)));
+        }
+    }
     for round in 0..options.rounds.max(1) {
         // Every other round runs backwards, so that a drift of the machine's speed favours nobody.
         let mut order: Vec<usize> = (0..lines.len()).collect();
@@ -109,13 +156,12 @@ pub fn run(options: &Options) -> Result<()> {
                 .with_context(|| format!("measuring {}", line.label()))?;
         }
     }
-    let report = Report::new(&probe.name, &probe.torch, options, &lines);
+    report.lines(&lines);
     report.print();
-    if let Some(path) = &options.json {
-        std::fs::write(path, serde_json::to_string_pretty(&report)?)
-            .with_context(|| format!("writing {}", path.display()))?;
-    }
+    written::json(options.json.as_deref(), &report)?;
     ensure!(report.wrong() == 0, "{} outputs differ from plain python's", report.wrong());
+    let left = report.most_left();
+    ensure!(left <= LEFT_MIB, "replacements leave {left:.1} MiB on the device, not {LEFT_MIB}");
     Ok(())
 }
 
@@ -141,24 +187,21 @@ fn probe(options: &Options, folder: &Path) -> Result<Probe> {
 /// work.
 fn measure(options: &Options, folder: &Path, watch: &mut Contender, line: &mut Line) -> Result<()> {
     let before = bytes(watch)?;
+    let service = (line.kind == Kind::Mps).then(|| mps::Service::start(folder)).transpose()?;
     let mut contenders = match line.kind {
         Kind::Interpreters => {
-            let mut command =
-                Command::new(std::env::current_exe().context("finding this program")?);
-            command.args(["gpu", "--device", &options.device, "--seconds", "0"]);
-            command.args(["--counts", &line.count.to_string()]).arg("--serve").arg(folder);
-            for (name, path) in [("--venv", &options.venv), ("--python", &options.python)] {
-                if let Some(path) = path {
-                    command.arg(name).arg(path);
-                }
-            }
-            vec![Contender::start("a pool of interpreters", &mut command)?]
+            let pool = GpuPool::new(options, folder, line.model, line.measured.line.count);
+            vec![Contender::start("a pool of interpreters", &mut Ours::Gpu(pool).command()?)?]
         }
-        Kind::Processes => (0..line.count)
+        Kind::Processes | Kind::Mps => (0..line.measured.line.count)
             .map(|number| {
+                let mut command = script(options, folder, "serve");
+                if let Some(service) = &service {
+                    service.join(&mut command);
+                }
                 Contender::start(
                     &format!("python process {}", number + 1),
-                    script(options, folder, "serve").arg(folder),
+                    command.arg(folder).arg(line.model.name()),
                 )
             })
             .collect::<Result<_>>()?,
@@ -166,27 +209,30 @@ fn measure(options: &Options, folder: &Path, watch: &mut Contender, line: &mut L
     for contender in &mut contenders {
         contender.wait_until_ready()?;
     }
-    let device_bytes = bytes(watch)? - before;
-    let order = Order {
-        model: String::new(),
-        seconds: options.seconds,
-        threads: line.count,
-        processes: line.count,
-    };
-    for contender in &mut contenders {
-        contender.send(&order)?;
-    }
-    let mut samples = Samples::default();
-    for contender in &mut contenders {
-        samples.merge(contender.result()?);
-    }
-    line.add(device_bytes, samples);
+    let mut device = DeviceMemory::noted(folder)?;
+    device.used = bytes(watch)? - before;
+    line.add(device, field::call(contenders.iter_mut(), &line.measured.line, "", options.seconds)?);
     Ok(())
 }
 
+/// How many bytes of the device the replacements of an interpreter leave.
+fn replaced(options: &Options, folder: &Path, watch: &mut Contender, model: Model) -> Result<i64> {
+    let times = options.replacements.unwrap_or(REPLACEMENTS);
+    eprintln!("replacing an interpreter with the {} {times} times", model.name());
+    let mut pool = GpuPool::new(options, folder, model, 1);
+    pool.is_replacing = true;
+    let mut contender =
+        Contender::ready("a pool of interpreters", &mut Ours::Gpu(pool).command()?)?;
+    // The first replacement may leave what every process has once.
+    contender.ask(&Order::Replace { times: 1 })?;
+    let before = bytes(watch)?;
+    contender.ask(&Order::Replace { times })?;
+    let left = bytes(watch)? - before;
+    Ok(left)
+}
+
 fn bytes(watch: &mut Contender) -> Result<i64> {
-    let answer = watch.ask("")?;
-    answer.parse().with_context(|| format!("{answer:?} is not a number of bytes"))
+    Ok(watch.ask(&Order::Read)?.reading)
 }
 
 /// Stock python with one part of the script.

@@ -6,15 +6,15 @@ mod pool;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use hydrozoa_measure::samples::{Samples, median, percentile};
-pub use pool::Options as PoolOptions;
-pub use pool::run as run_pool;
-use serde::Serialize;
+use anyhow::Result;
+use hydrozoa_measure::contender::plain_python;
+use hydrozoa_measure::machine::Machine;
+pub use pool::PackagedPool;
+use serde::{Deserialize, Serialize};
 
 use crate::field::Field;
-use crate::machine::Machine;
-use crate::measured::{self, Measured, ratios};
+use crate::measured::{self, Figures};
+use crate::ours::Ours;
 
 /// Numbers of callers, as in the paper's figure.
 const CALLERS: [usize; 3] = [1, 2, 4];
@@ -23,8 +23,8 @@ const CALLERS: [usize; 3] = [1, 2, 4];
 const WORKERS: usize = CALLERS[CALLERS.len() - 1];
 
 /// Where the model is, and what calls it.
-#[derive(clap::Args, Clone)]
-pub struct Place {
+#[derive(clap::Args, Clone, Serialize, Deserialize)]
+pub struct Packaged {
     /// The model's name in the catalogue
     #[arg(long)]
     model: String,
@@ -51,7 +51,7 @@ pub struct Place {
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
-    place: Place,
+    packaged: Packaged,
     /// The model draws random numbers from one generator for each interpreter: one caller at a time, and no more
     #[arg(long)]
     draws: bool,
@@ -66,65 +66,36 @@ pub struct Options {
     rounds: usize,
 }
 
-/// A contender with a number of callers: medians over the rounds.
+/// A contender with a number of callers.
 #[derive(Debug, Serialize)]
 struct Row {
     machine: String,
-    contender: String,
-    callers: usize,
-    /// Calls for each second, of all callers.
-    throughput: f64,
-    /// That over the throughput of one process in the same round: median, least and greatest.
-    ratio: f64,
-    least: f64,
-    greatest: f64,
-    p50_ms: f64,
-    p99_ms: f64,
-    calls: usize,
-    wrong: usize,
+    #[serde(flatten)]
+    figures: Figures,
 }
 
 /// Prints the rows as one line of JSON.
 pub fn run(options: &Options) -> Result<()> {
     let mut field = start(options)?;
     let measured = measured::in_turns(&mut field, "", options.rounds, options.seconds)?;
-    let base = measured.iter().find(|one| (one.line.kind, one.line.count) == ("processes", 1));
     let machine = Machine::this().words();
-    let rows: Vec<Row> = measured.iter().map(|one| Row::new(&machine, one, base)).collect();
-    println!("{}", serde_json::to_string(&rows)?);
+    let row = |figures| Row { machine: machine.clone(), figures };
+    let figures = measured.iter().map(|one| Figures::of(one, &measured, ("processes", 1)));
+    println!("{}", serde_json::to_string(&figures.map(row).collect::<Vec<_>>())?);
     Ok(())
-}
-
-impl Row {
-    fn new(machine: &str, one: &Measured, base: Option<&Measured>) -> Self {
-        let ratios = ratios(Some(one), base);
-        Self {
-            machine: machine.to_owned(),
-            contender: one.line.label.clone(),
-            callers: one.line.count,
-            throughput: one.median(Samples::throughput),
-            ratio: median(&ratios),
-            least: percentile(&ratios, 0.0),
-            greatest: percentile(&ratios, 1.0),
-            p50_ms: one.median(|samples| samples.latency_ms(0.5)),
-            p99_ms: one.median(|samples| samples.latency_ms(0.99)),
-            calls: one.calls(),
-            wrong: one.wrong(),
-        }
-    }
 }
 
 /// Starts all contenders, which stay for all numbers of callers.
 fn start(options: &Options) -> Result<Field> {
-    let place = &options.place;
+    let packaged = &options.packaged;
     let mut field = Field::default();
-    let one = field.add("1 interpreter", &mut place.pool(1)?)?;
-    let each = field.add(&format!("{WORKERS} interpreters"), &mut place.pool(WORKERS)?)?;
-    let processes = (0..WORKERS)
-        .map(|number| field.add(&format!("python process {number}"), &mut place.python()))
-        .collect::<Result<Vec<_>>>()?;
-    let mut prefork = place.python();
-    let prefork = field.add("prefork server", prefork.args(["--prefork", &WORKERS.to_string()]))?;
+    let add = |field: &mut Field, name: &str, interpreters| {
+        let pool = PackagedPool { packaged: packaged.clone(), interpreters };
+        field.add(name, &mut Ours::Packaged(pool).command()?)
+    };
+    let one = add(&mut field, "1 interpreter", 1)?;
+    let each = add(&mut field, &format!("{WORKERS} interpreters"), WORKERS)?;
+    let (processes, prefork) = field.add_processes(WORKERS, || packaged.rival())?;
     let scripted = match options.scripted.as_deref() {
         Some([program, libtorch, module, expected]) => {
             let mut command = Command::new(program);
@@ -147,33 +118,12 @@ fn start(options: &Options) -> Result<Field> {
     Ok(field)
 }
 
-impl Place {
-    /// This program as a pool that answers orders.
-    fn pool(&self, interpreters: usize) -> Result<Command> {
-        let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-        command.args(["scaling-pool", "--interpreters", &interpreters.to_string()]);
-        command.args(["--model", &self.model]);
-        for (name, path) in [
-            ("--package", &self.package),
-            ("--expected", &self.expected),
-            ("--catalogue", &self.catalogue),
-            ("--venv", &self.venv),
-            ("--models", &self.models),
-            ("--scripts", &self.scripts),
-        ] {
-            command.arg(name).arg(path);
-        }
-        Ok(command)
-    }
-
+impl Packaged {
     /// A contender in plain python. More arguments may follow.
-    fn python(&self) -> Command {
-        let mut command = Command::new(self.models.join("bin/python"));
-        command.arg(self.scripts.join("scaling.py")).arg(&self.model);
-        command.args([&self.expected, &self.catalogue]);
-        for name in ["PYTHONPATH", "PYTHONHOME"] {
-            command.env_remove(name);
-        }
+    fn rival(&self) -> Command {
+        let script = self.scripts.join("scaling.py");
+        let mut command = plain_python(&self.models.join("bin/python"), &script);
+        command.arg(&self.model).args([&self.expected, &self.catalogue]);
         command
     }
 }

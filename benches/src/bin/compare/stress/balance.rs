@@ -1,4 +1,4 @@
-//! What is left at the end: nothing of Rust's or Python's, as many threads and descriptors as before, and little memory.
+//! The balance at the end: no objects of Rust or Python, as many threads and descriptors as before, and little more memory.
 
 use std::fs;
 use std::thread;
@@ -24,12 +24,12 @@ const KIB_OF_TORCH: f64 = 200.0;
 /// ended interpreters had stays until others take it over: the busier the machine is, the more places there are.
 const MAPPINGS: f64 = 1.25;
 
-/// What the process has.
+/// The process's resources.
 #[derive(Debug)]
 pub struct Balance {
     threads: usize,
     descriptors: usize,
-    /// MiB of the C library's blocks that nobody has freed. Its arenas keep free ones between them, so the process has more.
+    /// MiB of the C library's unfreed blocks. Its arenas keep free ones between them, so the process has more.
     blocks: f64,
     /// MiB of private memory, without the free pages of malloc's arenas.
     private: f64,
@@ -49,7 +49,7 @@ impl Balance {
         })
     }
 
-    /// What it has after a pool that has ended: libraries are known, and threads that serve all pools run.
+    /// The resources after a first pool has ended: libraries are known, and threads that serve all pools run.
     pub fn after_warm_up(builder: Builder, packages: &[&str]) -> Result<Self> {
         let pool = builder.interpreters(2).build()?;
         for interpreter in pool.interpreters() {
@@ -74,7 +74,7 @@ fn in_use() -> usize {
     info.uordblks + info.hblkhd
 }
 
-/// Ends everything, and looks at what is left.
+/// Ends everything, and looks at the remains.
 pub fn check(world: World, before: &Balance, samples: &[Sample]) -> Result<()> {
     for errand in std::mem::take(&mut *lock(&world.errands)) {
         errand()?;

@@ -9,7 +9,7 @@ use hydrozoa::{Error, Interpreter, Session, Value, WeakPool};
 use super::Turn;
 use super::world::{World, stress};
 
-/// What `work(n)` returns.
+/// The result of `work(n)`.
 fn right_answer(n: i64) -> i64 {
     let cells = n * n;
     let digits: i64 = (0..n).map(|i| i.to_string().len() as i64).sum();

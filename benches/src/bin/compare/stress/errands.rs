@@ -1,4 +1,4 @@
-//! What one thread begins and another one ends: it checks an answer there, and drops things of Python.
+//! Errands that one thread begins and another ends: the other checks an answer and drops Python objects.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{self, Sender};

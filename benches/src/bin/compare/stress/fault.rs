@@ -58,7 +58,7 @@ extern "C" fn tell(signal: c_int) {
     let mut text = [0; 200];
     let mut rest = &mut text[..];
     let seed = SEED.load(Ordering::Relaxed);
-    // What does not fit is lost.
+    // The rest is lost if it does not fit.
     let _ = match thread {
         usize::MAX => {
             writeln!(rest, "error: seed {seed}, signal {signal} on a thread without an operation")

@@ -12,7 +12,7 @@ use super::calls::works;
 use super::errands::at_thread_end;
 use super::world::{World, lock, stress};
 
-/// What `churn` returns for each of its rounds: modules, squares of 0 and 1, numbers of threads, and a finalizer's.
+/// The result of `churn` for each round: modules, squares of 0 and 1, numbers of threads, and a finalizer's.
 const ROUND: i64 = 3 + 1 + 1 + 8;
 
 pub fn interrupts(world: &World, turn: &mut Turn) -> Result<()> {
@@ -95,7 +95,7 @@ pub fn deadlines(world: &World, turn: &mut Turn) -> Result<()> {
     works(&session, 5)
 }
 
-/// What has no time at all does not begin.
+/// A call without any time does not begin.
 pub fn deadlines_of_nothing(world: &World, turn: &mut Turn) -> Result<()> {
     let session = world.session(turn)?;
     let outcome = session.with_deadline(Duration::ZERO, || session.eval("1 + 1").map(drop));
@@ -103,7 +103,7 @@ pub fn deadlines_of_nothing(world: &World, turn: &mut Turn) -> Result<()> {
         bail!("a deadline of nothing became {outcome:?}")
     };
     ensure!(traceback.is_empty(), "a call has begun after its deadline:\n{traceback}");
-    // What has much time is not disturbed, also in a deadline that is far away.
+    // A call with plenty of time is not disturbed, even inside a distant deadline.
     let far = Duration::from_secs(turn.random.u64(600..1 << 40));
     session.with_deadline(Duration::MAX, || session.with_deadline(far, || works(&session, 7)))
 }

@@ -35,7 +35,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use fastrand::Rng;
 use hydrozoa::Error;
 
-use crate::join;
+use crate::threads::join;
 use balance::Balance;
 use table::{OPERATIONS, Operation};
 use world::{THREADS, World};
@@ -51,9 +51,9 @@ pub struct Options {
     /// Each operation begins with tensors of the environment's torch
     #[arg(long, requires = "venv")]
     torch: bool,
-    /// How long, in seconds
-    #[arg(long, default_value_t = 600.0)]
-    seconds: f64,
+    /// How long, in minutes
+    #[arg(long, value_name = "M", default_value_t = 10.0)]
+    minutes: f64,
     /// The seed of all random numbers; without it another one each time
     #[arg(long)]
     seed: Option<u64>,
@@ -91,7 +91,7 @@ pub fn run(options: &Options) -> Result<()> {
                 })
             })
             .collect();
-        let points = watch::watch(&world, options.seconds, seed);
+        let points = watch::watch(&world, options.minutes * 60.0, seed);
         world.stop.store(true, Ordering::Relaxed);
         watch::join_within(&threads, &world, seed);
         join(threads)?;

@@ -15,10 +15,10 @@ use super::world::{INTERPRETERS, World, directory, lock};
 
 /// A pool ends within this time on a busy machine.
 pub const END: Duration = Duration::from_secs(120);
-/// What Python code may take, where that is little: less than it asks for.
+/// A low ceiling for Python code: less than it asks for.
 const CEILING: usize = 96 << 20;
 
-/// What an interpreter prints.
+/// An interpreter's output.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -177,7 +177,7 @@ pub fn sizes(world: &World, turn: &mut Turn) -> Result<()> {
     world.pool.resize(INTERPRETERS)?;
     world.ended.fetch_add(1, Ordering::Relaxed);
     works(&world.session(turn)?, 6)?;
-    // Those without threads of Python can be settled, if nobody is inside.
+    // Those without threads of Python can be settled, if no thread is inside.
     match world.interpreter(0).settle(directory()?) {
         Ok(_) => drop(world.settled.fetch_add(1, Ordering::Relaxed)),
         Err(Error::Settle { .. }) => {}

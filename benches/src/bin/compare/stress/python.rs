@@ -1,4 +1,4 @@
-//! What Python code does of its own accord: threads, processes, imports, finalizers.
+//! Operations of Python code on its own: threads, processes, imports, finalizers.
 
 use std::process::Command;
 use std::sync::Arc;

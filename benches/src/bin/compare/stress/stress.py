@@ -208,7 +208,7 @@ def finalize(note, n):
         two = Finalized(count, 3 * i + 1)
         two.itself = two
         weakref.finalize(one, count, 3 * i + 2)
-        # Weak references that are compared call what they refer to.
+        # Comparing weak references calls their referents.
         reference = weakref.ref(two, lambda _: None)
         del one, two, reference
     # Another thread may be collecting: then a call does nothing.
@@ -219,7 +219,7 @@ def finalize(note, n):
 
 
 def churn(thread, n):
-    """What an interrupt may hit: imports, starts of threads, queues, finalizers, weak references."""
+    """Work that an interrupt may hit: imports, starts of threads, queues, finalizers, weak references."""
     total = 0
     for _ in range(n):
         total += import_again(thread)

@@ -17,7 +17,7 @@ use super::world::{THREADS, World, lock};
 /// process little time, the thread that samples is late as the others are, and no operation counts as a hang for that.
 const PATIENCE: usize = 120;
 
-/// What the process has at one moment.
+/// The process's resources at one moment.
 pub struct Sample {
     /// Since the begin.
     pub minutes: f64,

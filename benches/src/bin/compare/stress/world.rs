@@ -1,4 +1,4 @@
-//! What all threads of the stress share.
+//! The state that all threads of the stress share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::Location;
@@ -28,7 +28,7 @@ pub struct World {
     pub torch: bool,
     pub movables: [Mutex<Option<Movable>>; 8],
     pub errands: Mutex<Vec<Errand>>,
-    /// What `digest` returns for each seed.
+    /// The results of `digest` for each seed.
     digests: Vec<i64>,
     pub alive: Arc<Alive>,
     /// Interpreters that were replaced, the last of them.
@@ -45,7 +45,7 @@ pub struct World {
     pub deadlines: Mutex<Vec<f64>>,
 }
 
-/// What one thread does.
+/// The progress of one thread.
 pub struct Progress {
     /// An index of the table, or its length between two operations.
     pub operation: AtomicUsize,
@@ -81,12 +81,12 @@ impl Progress {
 
 /// Things of Rust that Python has, or that an errand has: how many, by the lines that made them.
 #[derive(Default)]
-pub struct Alive(Mutex<BTreeMap<Place, u64>>);
+pub struct Alive(Mutex<BTreeMap<Origin, u64>>);
 
-type Place = &'static Location<'static>;
+type Origin = &'static Location<'static>;
 
 impl Alive {
-    /// What is there, as text; empty if there is nothing.
+    /// The living objects as text; empty if none is left.
     pub fn text(&self) -> String {
         let alive = lock(&self.0);
         let alive = alive.iter().filter(|(_, count)| **count > 0);
@@ -95,7 +95,7 @@ impl Alive {
 }
 
 /// One thing that is counted while it exists.
-pub struct Token(Arc<Alive>, Place);
+pub struct Token(Arc<Alive>, Origin);
 
 impl Drop for Token {
     fn drop(&mut self) {

@@ -1,11 +1,10 @@
 //! The report: Markdown tables for people, JSON for programs.
 
-use hydrozoa_measure::samples::{Samples, median, percentile};
+use hydrozoa_measure::machine::Machine;
 use serde::Serialize;
 
 use super::work::Work;
-use crate::machine::Machine;
-use crate::measured::{Measured, find, ratios};
+use crate::measured::{Figures, Measured, number};
 
 /// One worker of plain python.
 const ONE: (&str, usize) = ("processes", 1);
@@ -16,47 +15,13 @@ pub struct Report {
     machine: Machine,
     seconds: f64,
     rounds: usize,
-    rows: Vec<Row>,
-}
-
-/// One contender on one piece of work: medians over the rounds.
-#[derive(Debug, Serialize)]
-struct Row {
-    work: &'static str,
-    title: &'static str,
-    contender: String,
-    kind: &'static str,
-    count: usize,
-    /// Calls for each second, of all workers.
-    throughput: f64,
-    /// Throughput of each round.
-    rounds: Vec<f64>,
-    /// Throughput over that of one worker of plain python in the same round: median, least and greatest.
-    ratio: f64,
-    least: f64,
-    greatest: f64,
-    p50_ms: f64,
-    p99_ms: f64,
-    /// Instructions in user mode for each call, in millions; nothing where the processor's counters are not to be had.
-    instructions_m: Option<f64>,
-    /// CPU time of a call in milliseconds, with that of the kernel.
-    cpu_ms: f64,
-    /// Switches of threads and page faults for each call.
-    switches: f64,
-    faults: f64,
-    /// Private memory of a further worker in MiB; nothing for a single one, and for threads.
-    further_mib: Option<f64>,
-    calls: usize,
-    wrong: usize,
+    rows: Vec<Figures>,
 }
 
 impl Report {
-    pub fn new(works: &[Work], measured: &[Measured], seconds: f64, rounds: usize) -> Self {
-        let rows = works.iter().flat_map(|work| {
-            let own = measured.iter().filter(|one| one.model == work.name());
-            own.map(|one| Row::new(*work, one, measured))
-        });
-        Self { machine: Machine::this(), seconds, rounds, rows: rows.collect() }
+    pub fn new(measured: &[Measured], seconds: f64, rounds: usize) -> Self {
+        let rows = measured.iter().map(|one| Figures::of(one, measured, ONE)).collect();
+        Self { machine: Machine::this(), seconds, rounds, rows }
     }
 
     pub fn wrong(&self) -> usize {
@@ -99,53 +64,22 @@ impl Report {
     }
 
     /// A line for each piece of work, a column for each contender: all, or those with a further worker.
-    fn table(&self, all: bool, cell: impl Fn(&Row) -> String) {
-        let shown = |row: &&Row| all || row.further_mib.is_some();
+    fn table(&self, all: bool, cell: impl Fn(&Figures) -> String) {
+        let shown = |row: &&Figures| all || row.further_mib.is_some();
         let mut work = "";
         for row in self.rows.iter().filter(shown) {
             if work.is_empty() {
-                let first = self.rows.iter().filter(|one| one.work == row.work).filter(shown);
+                let first = self.rows.iter().filter(|one| one.model == row.model).filter(shown);
                 let heads: Vec<&str> = first.map(|one| one.contender.as_str()).collect();
                 println!("| work | {} |", heads.join(" | "));
                 print!("|---|{}", "---|".repeat(heads.len()));
             }
-            if row.work != work {
-                work = row.work;
-                print!("\n| {} |", row.title);
+            if row.model != work {
+                work = &row.model;
+                print!("\n| {} |", Work::titled(work));
             }
             print!(" {} |", cell(row));
         }
         println!();
     }
-}
-
-impl Row {
-    fn new(work: Work, one: &Measured, all: &[Measured]) -> Self {
-        let ratios = ratios(Some(one), find(all, &one.model, ONE));
-        Self {
-            work: work.name(),
-            title: work.title(),
-            contender: one.line.label.clone(),
-            kind: one.line.kind,
-            count: one.line.count,
-            throughput: one.median(Samples::throughput),
-            rounds: one.rounds.iter().map(Samples::throughput).collect(),
-            ratio: median(&ratios),
-            least: percentile(&ratios, 0.0),
-            greatest: percentile(&ratios, 1.0),
-            p50_ms: one.median(|samples| samples.latency_ms(0.5)),
-            p99_ms: one.median(|samples| samples.latency_ms(0.99)),
-            instructions_m: one.instructions_m(),
-            cpu_ms: one.median(|samples| samples.for_each_call(samples.effort.cpu_us) / 1e3),
-            switches: one.median(|samples| samples.for_each_call(samples.effort.switches)),
-            faults: one.median(|samples| samples.for_each_call(samples.effort.faults)),
-            further_mib: one.private(all).further,
-            calls: one.calls(),
-            wrong: one.wrong(),
-        }
-    }
-}
-
-fn number(value: Option<f64>) -> String {
-    value.map_or("-".to_owned(), |value| format!("{value:.1}"))
 }

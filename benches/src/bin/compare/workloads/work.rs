@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use hydrozoa_measure::contender::plain_python;
+use serde::{Deserialize, Serialize};
 
 /// The size of a digest in benches/python/workloads.
 const DIGEST: usize = 16;
 
 /// A module of benches/python/workloads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 pub enum Work {
     /// A tokenizer and a small transformer
     Transformer,
@@ -43,6 +45,11 @@ impl Work {
         }
     }
 
+    /// The label of the work of that name.
+    pub fn titled(name: &str) -> &'static str {
+        Self::all().into_iter().find(|work| work.name() == name).map_or("", Self::title)
+    }
+
     /// The label in the tables.
     pub fn title(self) -> &'static str {
         match self {
@@ -56,9 +63,9 @@ impl Work {
     }
 }
 
-/// Where the contenders find what they need.
-#[derive(clap::Args, Clone)]
-pub struct Place {
+/// Where the contenders find their files.
+#[derive(clap::Args, Clone, Serialize, Deserialize)]
+pub struct WorkFiles {
     /// The virtual environment
     #[arg(long)]
     pub venv: PathBuf,
@@ -70,14 +77,12 @@ pub struct Place {
     pub folder: PathBuf,
 }
 
-impl Place {
+impl WorkFiles {
     /// A contender in plain python. More arguments may follow.
     pub fn python(&self, work: Work) -> Command {
-        let mut command = Command::new(self.venv.join("bin/python"));
-        command.arg(self.scripts.join("workload.py")).arg(work.name()).arg(&self.folder);
-        for name in ["PYTHONPATH", "PYTHONHOME"] {
-            command.env_remove(name);
-        }
+        let script = self.scripts.join("workload.py");
+        let mut command = plain_python(&self.venv.join("bin/python"), &script);
+        command.arg(work.name()).arg(&self.folder);
         command
     }
 }
@@ -93,7 +98,7 @@ impl Expected {
         let (digests, rest) = bytes.as_chunks::<DIGEST>();
         ensure!(
             rest.is_empty() && !digests.is_empty(),
-            "{}: {} bytes are no digests",
+            "{}: {} bytes are not digests",
             path.display(),
             bytes.len()
         );

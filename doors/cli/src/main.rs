@@ -1,0 +1,132 @@
+//! The `hydrozoa` command: the library from a shell.
+
+// `hydrozoa python` behaves as python does, whose process Rust's runtime has not prepared.
+#![cfg_attr(not(test), no_main)]
+
+#[macro_use]
+mod output;
+
+mod bench;
+mod doctor;
+mod inspect;
+mod log;
+mod missing_module;
+mod network;
+mod package;
+mod python;
+mod security;
+mod serve;
+mod shutdown;
+#[cfg(feature = "otel")]
+mod traces;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+use hydrozoa::{LibraryRules, entry};
+
+#[derive(Parser)]
+#[command(name = "hydrozoa", about = "Many complete CPython interpreters in one process", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs `python ARGS…` inside a copy of Python, or in several at once
+    Python(python::Options),
+    /// Measures a model package: throughput, latency, private memory of each interpreter
+    Bench(bench::Options),
+    /// Shows what a library is, whether each interpreter gets its own copy, why, and what a copy costs
+    Inspect(inspect::Options),
+    /// Builds, shows and checks packages of models
+    Package(package::Options),
+    /// Serves repositories of models and packages over HTTP and gRPC, as Triton does
+    Serve(Box<serve::Options>),
+    /// Lists the Pythons, torch and limits that it finds, and says what would fail and how to fix it
+    Doctor(doctor::Options),
+}
+
+/// Which Python, and which libraries its copies share.
+#[derive(clap::Args, Clone)]
+struct Choice {
+    /// A version such as 3.12, a python executable, the prefix of an installation or a libpython3.X.so; by default the
+    /// best Python that the command finds
+    #[arg(long, value_name = "PYTHON")]
+    python: Option<PathBuf>,
+    /// A virtual environment whose packages interpreters see
+    #[arg(long, value_name = "DIR")]
+    venv: Option<PathBuf>,
+    /// Load libraries whose path matches once for all copies, unless they need the interpreter's own symbols
+    #[arg(long, value_name = "PATTERN")]
+    share: Vec<String>,
+    /// Load a replica of libraries whose path matches for each copy; this rule stands before --share
+    #[arg(long, value_name = "PATTERN")]
+    replicate: Vec<String>,
+}
+
+impl Choice {
+    /// The rules for libraries.
+    fn libraries(&self) -> LibraryRules {
+        let shared = self.share.iter().fold(LibraryRules::new(), LibraryRules::share);
+        self.replicate.iter().fold(shared, LibraryRules::replicate)
+    }
+
+    /// Settings of a pool of that Python.
+    fn builder(&self) -> hydrozoa::Builder {
+        let mut builder = hydrozoa::Pool::builder().libraries(&self.libraries());
+        if let Some(python) = &self.python {
+            builder = builder.python(python);
+        }
+        if let Some(venv) = &self.venv {
+            builder = builder.venv(venv);
+        }
+        builder
+    }
+
+    /// A pool of interpreters of that Python.
+    fn pool(&self, interpreters: usize) -> hydrozoa::Result<hydrozoa::Pool> {
+        self.builder().interpreters(interpreters).build()
+    }
+}
+
+/// Reads a number of interpreters, copies or threads.
+fn count(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "a number from 1".to_owned())
+}
+
+#[cfg(not(test))]
+hydrozoa::c_main!(run);
+
+/// Returns the exit status.
+#[cfg_attr(test, expect(dead_code, reason = "the test harness has an entry of its own"))]
+fn run() -> i32 {
+    let command = Arguments::parse().command;
+    // The copy's warnings must not go to what its program opens in place of standard error.
+    // A server has a log of its own.
+    if output::has_standard_error() && !matches!(command, Command::Serve(_)) {
+        output::show_warnings();
+    }
+    match &command {
+        Command::Python(options) if options.in_one() => {}
+        _ => entry::begin_as_rust(),
+    }
+    let outcome = match command {
+        Command::Python(options) => python::run(options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Inspect(options) => inspect::run(&options),
+        Command::Package(options) => package::run(options),
+        Command::Serve(options) => serve::run(&options),
+        Command::Doctor(options) => doctor::run(&options),
+    };
+    match outcome {
+        // A python program may end with any status. The system keeps the lowest byte (exit(3)).
+        Ok(status) => status,
+        Err(error) => {
+            output::complain(&error);
+            1
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! An arena of a heap: Doug Lea's malloc in one slice of the window, which one thread at a time uses.
+//!
+//! No thread waits for an arena. An allocation goes to another one, and a freed block is left to the next thread that takes its
+//! arena. So a forked child goes on whatever other threads did, and so does an interpreter whose thread has stopped here.
+
+use super::blocks::{self, Left};
+use super::slice::Slice;
+use dlmalloc::Dlmalloc;
+use hydrozoa_payload::pages::PAGE;
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// An arena. No two share a line of a cache.
+#[repr(align(128))]
+pub(super) struct Arena {
+    slice: &'static Slice,
+    state: AtomicU8,
+    blocks: UnsafeCell<Blocks>,
+    /// Blocks that were freed while the arena was taken, linked by their first words.
+    left: AtomicPtr<Left>,
+    /// The most free bytes that its end keeps, for the next users.
+    most_kept: usize,
+}
+
+const FREE: u8 = 0;
+const TAKEN: u8 = 1;
+/// A thread keeps it as it is. Others that need this arena wait.
+const STILL: u8 = 2;
+/// A thread has it for longer than others wait: they do not wait again. In a forked child that thread may not exist.
+const LOST: u8 = 3;
+
+struct Blocks {
+    heap: Dlmalloc<&'static Slice>,
+    /// So much freed memory is kept at its end.
+    kept: usize,
+}
+
+/// dlmalloc's threshold (`DEFAULT_TRIM_THRESHOLD`).
+const KEPT: usize = 2 << 20;
+
+/// So much stays when more is given back (glibc's `DEFAULT_TOP_PAD`).
+const STAYS: usize = 128 << 10;
+
+/// How often, and after which time, a thread tries to take an arena if it must: a tenth of a second.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(1);
+
+// SAFETY: only the thread that has taken the arena uses the blocks.
+unsafe impl Sync for Arena {}
+
+/// An arena that was taken. Others take and free no memory of it until this is dropped.
+pub(super) struct Taken<'a>(&'a Arena);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.state.store(FREE, Ordering::Release);
+    }
+}
+
+impl Taken<'_> {
+    fn blocks(&mut self) -> &mut Blocks {
+        // SAFETY: nobody else has taken the arena.
+        unsafe { &mut *self.0.blocks.get() }
+    }
+
+    /// The addresses that are in use.
+    pub(super) fn used(&self) -> Range<usize> {
+        self.0.used()
+    }
+
+    /// A block; null if there is no room, or the interpreter may not have more.
+    pub(super) fn allocate(&mut self, size: usize, alignment: usize) -> *mut c_void {
+        // SAFETY: no precondition; the alignment is a power of two.
+        unsafe { self.blocks().heap.c_memalign(alignment, size) }.cast()
+    }
+
+    /// The block with another size, perhaps at another address; null, without a change, if there is no room.
+    ///
+    /// # Safety
+    /// It is one of this arena, sound and in use.
+    pub(super) unsafe fn resize(&mut self, block: *mut c_void, size: usize) -> *mut c_void {
+        // SAFETY: by contract.
+        unsafe { self.blocks().heap.c_realloc(block.cast(), size) }.cast()
+    }
+
+    /// Frees a block. False, without a change, if it or a neighbour of it is damaged.
+    ///
+    /// # Safety
+    /// It lies in the used part of the slice, and nobody uses it from now on.
+    pub(super) unsafe fn free(&mut self, block: *mut c_void) -> bool {
+        let (slice, most) = (self.0.slice, self.0.most_kept);
+        // SAFETY: by contract.
+        if !unsafe { blocks::is_sound(block, slice.used()) } {
+            return false;
+        }
+        let blocks = self.blocks();
+        // SAFETY: a sound block, by contract free from now on.
+        let at_end = unsafe {
+            blocks.kept = blocks.kept.max((2 * blocks::length_of(block)).min(most));
+            let at_end = blocks::free_at_end(block, slice.used());
+            blocks.heap.c_free(block.cast());
+            at_end
+        };
+        if at_end > blocks.kept {
+            // SAFETY: no precondition.
+            slice.shrinking(|| unsafe { blocks.heap.trim(STAYS) });
+        }
+        true
+    }
+
+    /// Gives all free memory at the end back.
+    pub(super) fn trim(&mut self) -> bool {
+        let slice = self.0.slice;
+        // SAFETY: no precondition.
+        slice.shrinking(|| unsafe { self.blocks().heap.trim(0) })
+    }
+
+    /// Gives the pages of all free memory back, and returns how many bytes they are, those at the end not counted.
+    pub(super) fn give_back_pages(&mut self) -> usize {
+        self.trim();
+        let used = self.0.slice.used();
+        // SAFETY: nobody else changes the blocks.
+        unsafe { blocks::free_ranges(used) }
+            .filter(|range| range.len() >= PAGE)
+            .map(|range| {
+                let place = ptr::with_exposed_provenance_mut(range.start);
+                // SAFETY: the pages lie between the words that a free block has.
+                unsafe { libc::madvise(place, range.len(), libc::MADV_DONTNEED) };
+                range.len()
+            })
+            .sum()
+    }
+
+    /// Frees a list of blocks.
+    ///
+    /// # Safety
+    /// They are free blocks of this arena, which are in no other list.
+    unsafe fn free_all(&mut self, mut left: *mut Left) {
+        while !left.is_null() {
+            // SAFETY: by contract.
+            unsafe {
+                let next = (*left).next;
+                self.free(left.cast());
+                left = next;
+            }
+        }
+    }
+}
+
+impl Arena {
+    pub(super) fn new(slice: &'static Slice, most_kept: usize) -> Self {
+        let heap = Dlmalloc::new_with_allocator(slice);
+        Self {
+            slice,
+            state: AtomicU8::new(FREE),
+            blocks: UnsafeCell::new(Blocks { heap, kept: KEPT }),
+            left: AtomicPtr::new(ptr::null_mut()),
+            most_kept: most_kept.max(KEPT),
+        }
+    }
+
+    /// The addresses that are in use.
+    pub(super) fn used(&self) -> Range<usize> {
+        self.slice.used()
+    }
+
+    /// Takes the arena, unless another thread has it.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Taken<'_>> {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        self.state.compare_exchange(FREE, TAKEN, order.0, order.1).ok()?;
+        let mut taken = Taken(self);
+        if !self.left.load(Ordering::Relaxed).is_null() {
+            // SAFETY: blocks of this arena that others have freed.
+            unsafe { taken.free_all(self.left.swap(ptr::null_mut(), Ordering::Acquire)) };
+        }
+        Some(taken)
+    }
+
+    /// Takes the arena once no other thread has it; `None` if that takes too long, or did once. Waits without a limit for one that
+    /// keeps it still.
+    pub(super) fn taken(&self) -> Option<Taken<'_>> {
+        let mut attempt = 0;
+        while attempt < TRIES {
+            if let Some(taken) = self.take() {
+                return Some(taken);
+            }
+            if self.state.load(Ordering::Relaxed) == LOST {
+                return None;
+            }
+            match attempt {
+                0 => {}
+                1..100 => thread::yield_now(),
+                _ => thread::sleep(PAUSE),
+            }
+            let is_still = self.state.load(Ordering::Relaxed) == STILL;
+            attempt = if is_still { attempt.max(100) } else { attempt + 1 };
+        }
+        let order = Ordering::Relaxed;
+        let _ = self.state.compare_exchange(TAKEN, LOST, order, order);
+        None
+    }
+
+    /// Takes the arena as it is, with nothing free at its end, and keeps it so.
+    pub(super) fn still(&self) -> Option<Taken<'_>> {
+        let mut taken = self.taken()?;
+        taken.trim();
+        self.state.store(STILL, Ordering::Relaxed);
+        Some(taken)
+    }
+
+    /// Frees a block, now or when the arena is taken next. False if it is damaged.
+    ///
+    /// # Safety
+    /// As for [`Taken::free`].
+    pub(super) unsafe fn free(&self, block: *mut c_void) -> bool {
+        if let Some(mut taken) = self.take() {
+            // SAFETY: by contract.
+            return unsafe { taken.free(block) };
+        }
+        // SAFETY: by contract.
+        if !unsafe { blocks::is_whole(block, self.used()) } {
+            return false;
+        }
+        let left: *mut Left = block.cast();
+        let mut next = self.left.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the block is free, aligned, and at least as long as its head.
+            unsafe { (*left).next = next };
+            let order = (Ordering::Release, Ordering::Relaxed);
+            match self.left.compare_exchange_weak(next, left, order.0, order.1) {
+                Ok(_) => return true,
+                Err(other) => next = other,
+            }
+        }
+    }
+
+    /// Begins anew. False if another thread has the arena: then it keeps its memory.
+    ///
+    /// # Safety
+    /// Nobody uses its blocks.
+    pub(super) unsafe fn clear(&self) -> bool {
+        let Some(mut taken) = self.taken() else { return false };
+        let blocks = taken.blocks();
+        // The old value refers only to memory in the slice.
+        *blocks = Blocks { heap: Dlmalloc::new_with_allocator(self.slice), kept: KEPT };
+        self.left.store(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: by contract; the blocks begin anew.
+        unsafe { self.slice.clear() };
+        true
+    }
+}
