@@ -2,9 +2,9 @@
 
 mod pythons;
 
-use hydrozoa::{Buffer, DataType, Device, Error, Object, Tensor};
+use hydrozoa::{Buffer, DataType, Device, Error, Object, Pool, Tensor};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use pythons::{each, pools};
+use pythons::{each, pools, pythons};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -230,6 +230,43 @@ fn a_tensor_may_outlive_pool_and_session() {
         .join()
         .unwrap();
     }
+}
+
+#[test]
+fn a_tensor_that_a_crashed_interpreter_holds_is_given_back_when_that_ends() {
+    let owner = Arc::new(());
+    let builder = Pool::builder().interpreters(1).python(pythons().values().next().unwrap());
+    let pool = builder.contain_crashes(true).replace_crashed(false).build().unwrap();
+    let session = pool.acquire().unwrap();
+    let mut elements = vec![1_f32, 2.0];
+    let (data, shape, strides) = (elements.as_mut_ptr().cast(), [2], [1]);
+    let held = (elements, owner.clone());
+    // SAFETY: a tensor of two elements, over the vector in its owner.
+    let tensor = unsafe {
+        Tensor::from_raw_parts(data, DataType::F32, Device::CPU, &shape, &strides, false, held)
+    };
+    let code = "
+import ctypes
+# As a library does that takes the tensor: the capsule does not free it any more.
+def take(carrier):
+    capsule = carrier.__dlpack__()
+    set_name = ctypes.pythonapi.PyCapsule_SetName
+    set_name.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    set_name(capsule, b'used_dltensor')
+def crash(): ctypes.string_at(0)
+";
+    let names = session.run(code, "takes.py").unwrap();
+    let carrier = session.lend_tensor(&tensor).unwrap();
+    names.call_method("take", (&carrier,)).unwrap();
+    drop((carrier, tensor));
+    session.interpreter().drain();
+    assert_eq!(Arc::strong_count(&owner), 2);
+    let error = names.call_method("crash", ()).unwrap_err();
+    assert!(matches!(error, Error::Crashed { .. }), "{error}");
+    drop(names);
+    drop(session);
+    pool.close(PATIENCE).unwrap();
+    assert_eq!(Arc::strong_count(&owner), 1);
 }
 
 /// The shortest of several runs: other work of the machine only makes runs longer.

@@ -6,11 +6,13 @@ use super::dlpack::{
 use super::memory_owner::Lent;
 use super::tensor::Tensor;
 use crate::Result;
+use crate::crash::contain;
 use crate::interpreter::called_by_anybody;
 use crate::object::Object;
 use crate::panics::drop_contained;
 use crate::payload::table::{Handle, TensorLoan};
 use crate::session::Session;
+use hydrozoa_loader::DomainId;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -76,19 +78,21 @@ fn describe(tensor: &Tensor) -> DLTensor {
 unsafe extern "C" fn export(context: *mut c_void, versioned: c_int) -> *mut c_void {
     // SAFETY: as the caller vouches.
     let lent = unsafe { &*context.cast::<Lent<Tensor>>() };
-    Exported::leak(lent.owner.clone(), versioned != 0)
+    Exported::leak(lent.owner.clone(), versioned != 0, Some(lent.domain))
 }
 
 /// A tensor on its way to a consumer, which holds the memory until it calls the deleter.
 pub(super) struct Exported<M> {
     managed: M,
+    /// That of the interpreter which has asked for it. If it crashes, it calls no deleter.
+    domain: Option<DomainId>,
     #[expect(dead_code, reason = "held for its drop")]
     tensor: Tensor,
 }
 
 impl Exported<()> {
     /// The structure, to be freed by its deleter, on whatever thread and without any GIL.
-    pub(super) fn leak(tensor: Tensor, versioned: bool) -> *mut c_void {
+    pub(super) fn leak(tensor: Tensor, versioned: bool, domain: Option<DomainId>) -> *mut c_void {
         let read_only = tensor.shared.read_only;
         let dl_tensor = describe(&tensor);
         if versioned {
@@ -99,7 +103,7 @@ impl Exported<()> {
                 flags: if read_only { READ_ONLY } else { 0 },
                 dl_tensor,
             };
-            let exported = Box::leak(Box::new(Exported { managed, tensor }));
+            let exported = Exported { managed, domain, tensor }.lend();
             exported.managed.manager_ctx = (&raw mut *exported).cast();
             (&raw mut exported.managed).cast()
         } else if read_only {
@@ -108,10 +112,34 @@ impl Exported<()> {
         } else {
             let managed =
                 DLManagedTensor { dl_tensor, manager_ctx: ptr::null_mut(), deleter: Some(free) };
-            let exported = Box::leak(Box::new(Exported { managed, tensor }));
+            let exported = Exported { managed, domain, tensor }.lend();
             exported.managed.manager_ctx = (&raw mut *exported).cast();
             (&raw mut exported.managed).cast()
         }
+    }
+}
+
+impl<M> Exported<M> {
+    /// The structure in a box, which [`Exported::release`] frees.
+    fn lend(self) -> &'static mut Self {
+        let domain = self.domain;
+        let exported = Box::leak(Box::new(self));
+        if let Some(domain) = domain {
+            contain::give(domain, (&raw mut *exported).cast(), Self::release);
+        }
+        exported
+    }
+
+    /// # Safety
+    ///
+    /// `context` must come from [`Exported::lend`] of this `M`, and is freed.
+    unsafe extern "C" fn release(context: *mut c_void) {
+        // SAFETY: as the caller vouches.
+        let exported = unsafe { Box::from_raw(context.cast::<Self>()) };
+        if let Some(domain) = exported.domain {
+            contain::take_back(domain, context);
+        }
+        called_by_anybody(|| drop_contained("a tensor's owner", exported));
     }
 }
 
@@ -120,9 +148,7 @@ impl Exported<()> {
 /// `managed` must come from [`Exported::leak`], and is freed.
 unsafe extern "C" fn free(managed: *mut DLManagedTensor) {
     // SAFETY: as the caller vouches; the context is the box.
-    let exported =
-        unsafe { Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensor>>()) };
-    called_by_anybody(|| drop_contained("a tensor's owner", exported));
+    unsafe { Exported::<DLManagedTensor>::release((*managed).manager_ctx) };
 }
 
 /// # Safety
@@ -130,10 +156,7 @@ unsafe extern "C" fn free(managed: *mut DLManagedTensor) {
 /// `managed` must come from [`Exported::leak`], and is freed.
 unsafe extern "C" fn free_versioned(managed: *mut DLManagedTensorVersioned) {
     // SAFETY: as the caller vouches; the context is the box.
-    let exported = unsafe {
-        Box::from_raw((*managed).manager_ctx.cast::<Exported<DLManagedTensorVersioned>>())
-    };
-    called_by_anybody(|| drop_contained("a tensor's owner", exported));
+    unsafe { Exported::<DLManagedTensorVersioned>::release((*managed).manager_ctx) };
 }
 
 #[cfg(test)]
@@ -159,8 +182,8 @@ mod tests {
                 owner.clone(),
             )
         };
-        let plain = Exported::leak(tensor.clone(), false);
-        let versioned = Exported::leak(tensor.clone(), true);
+        let plain = Exported::leak(tensor.clone(), false, None);
+        let versioned = Exported::leak(tensor.clone(), true, None);
         drop(tensor);
         assert_eq!(Arc::strong_count(&owner), 2);
         // SAFETY: both are fresh from `leak`.

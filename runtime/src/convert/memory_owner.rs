@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// A value that objects of an interpreter hold, behind the context of a callback.
 pub(super) struct Lent<T> {
-    domain: DomainId,
+    pub(super) domain: DomainId,
     pub(super) owner: T,
 }
 

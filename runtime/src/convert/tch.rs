@@ -111,7 +111,7 @@ impl TryFrom<&Tensor> for tch::Tensor {
         if tensor.is_read_only() {
             return Err(refused("it is read-only, which torch cannot say of a tensor"));
         }
-        let managed: *mut DLManagedTensor = Exported::leak(tensor.clone(), false).cast();
+        let managed: *mut DLManagedTensor = Exported::leak(tensor.clone(), false, None).cast();
         // An empty function: libtorch then calls the structure's own deleter.
         let mut deleter = [0; 4];
         let mut result = std::ptr::null_mut();
