@@ -1,6 +1,6 @@
 //! Errors of pools, sessions and calls: [`hydrozoa::Error`].
 
-use crate::pythons::{builders, pool, pythons};
+use crate::pythons::{builders, pool, pythons, without_packages};
 use crate::{directory, says};
 use hydrozoa::convert::OutOfRange;
 use hydrozoa::{DataType, Device, DeviceError, Error, Integer, Pool, Session, Tensor};
@@ -74,6 +74,26 @@ fn a_crash_that_is_contained_says_where_it_was() {
     assert!(matches!(&error, Error::Crashed { report } if report.contains("line 2 in <module>")));
     let words = "SIGSEGV in interpreter 0 (index 0): no memory is mapped at 0x0";
     says(&error, &["the interpreter has crashed (Error::Crashed has the report): ", words]);
+}
+
+#[test]
+fn a_crash_while_an_interpreter_starts_is_contained_too() {
+    for (minor, library) in pythons() {
+        let (venv, packages) = without_packages("crashes-at-start", *minor, library);
+        let builder = || Pool::builder().interpreters(1).venv(&venv).contain_crashes(true);
+        let pool = builder().build().unwrap();
+        let line = "import ctypes; ctypes.string_at(0)\n";
+        fs::write(packages.join("crash.pth"), line).unwrap();
+        let error = builder().build().unwrap_err();
+        assert!(matches!(&error, Error::Crashed { .. }), "{error:?}");
+        says(&error, &["SIGSEGV in interpreter ", "no memory is mapped at 0x0"]);
+        let error = pool.replace(0).unwrap_err();
+        assert!(matches!(&error, Error::Crashed { .. }), "{error:?}");
+        fs::remove_file(packages.join("crash.pth")).unwrap();
+        assert_eq!(pool.acquire().unwrap().eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
+        drop(pool.replace(0).unwrap());
+        assert_eq!(pool.acquire().unwrap().eval("6 * 7").unwrap().extract::<i64>().unwrap(), 42);
+    }
 }
 
 #[test]
