@@ -52,6 +52,31 @@ fn damage_to_an_interpreter_s_heap_is_contained() {
 }
 
 #[test]
+fn damage_that_a_thread_s_end_finds_is_left_to_the_interpreter_s_next_call() {
+    contained("written_before_a_thread_s_end");
+}
+
+#[test]
+fn blocks_of_a_crashed_interpreter_are_freed_by_others_without_harm() {
+    contained("freed_after_the_crash");
+}
+
+#[test]
+fn damage_to_a_heap_ends_the_process_with_one_message_that_names_the_interpreter() {
+    let message = "the heap of interpreter 1 (index 1) is damaged: the block at 0x";
+    let reported = &format!("hydrozoa: SIGABRT in interpreter 1 (index 1): {message}");
+    for kind in ["frees_twice", "overflows_a_long_block", "deletes_twice"] {
+        ended(&format!("uncontained:{kind}"), libc::SIGABRT, &[reported, message]);
+    }
+    // Others have freed a block of it.
+    let line = &format!("hydrozoa: {message}");
+    ended("freed_by_the_application", libc::SIGABRT, &[line, message]);
+    let reported = &format!("hydrozoa: SIGABRT in interpreter 0 (index 0): {message}");
+    let refused = "not contained: others may need what this function holds: ";
+    ended("freed_by_another_interpreter", libc::SIGABRT, &[reported, message, refused]);
+}
+
+#[test]
 fn what_belongs_to_the_process_is_not_contained() {
     check_all(About::Process);
 }

@@ -315,8 +315,11 @@ impl Heap {
         if !block.is_null() {
             return block;
         }
-        let _within = Within::process();
-        match self.large.allocate(size, alignment) {
+        let large = {
+            let _within = Within::process();
+            self.large.allocate(size, alignment)
+        };
+        match large {
             Some(block) => block,
             None if is_large && size < LARGE && alignment <= WIDEST => small(),
             None => ptr::null_mut(),

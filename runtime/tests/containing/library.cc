@@ -113,8 +113,10 @@ void frees_a_long_one_twice() {
 }
 void frees_a_large_one_twice() { char *volatile block = (char *)malloc(40 << 20); free(block); free(block); STAYS; }
 void deletes_twice() { Small *volatile block = new Small; delete block; delete block; STAYS; }
+static bool lies_behind(char *block, char *next, size_t size) { return next > block && next <= block + size + 32; }
 static void overflows_into_the_next(size_t size) {
     char *volatile block = (char *)malloc(size), *volatile next = (char *)malloc(size);
+    while (!lies_behind(block, next, size)) { block = next; next = (char *)malloc(size); }
     memset(block, 0xee, size + 32);
     free(next);
     free(block);
@@ -123,6 +125,7 @@ void overflows_a_block() { overflows_into_the_next(40); STAYS; }
 void overflows_a_long_block() { overflows_into_the_next(5000); STAYS; }
 void overflows_an_object() {
     Small *volatile object = new Small, *volatile next = new Small;
+    while (!lies_behind((char *)object, (char *)next, sizeof *object)) { object = next; next = new Small; }
     memset((void *)object, 0xee, sizeof *object + 32);
     delete next;
     delete object;
@@ -166,6 +169,16 @@ void frees_the_middle() { char *volatile block = (char *)calloc(1, 400); free(bl
 void frees_nothing_there() { char *volatile block = (char *)malloc(40); free(block + (1 << 30)); STAYS; }
 void duplicates_nothing() { char *volatile copy = strdup((char *)16); (void)copy; }
 void frees_its_stack() { char room[256]; memset(room, 0, sizeof room); char *volatile middle = room + 128; free(middle); STAYS; }
+
+// For others.
+void *takes(size_t size) { return memset(malloc(size), 1, size); }
+void frees_twice_this(void *block) { free(block); free(block); STAYS; }
+void writes_freed_and_returns() {
+    char *volatile blocks[4];
+    for (int i = 0; i < 4; i++) blocks[i] = (char *)malloc(88);
+    for (int i = 0; i < 4; i++) free(blocks[i]);
+    memset(blocks[1], 0x41, 80);
+}
 
 // What others hold, or share.
 void prints() { printf("%s", (char *)16); fflush(stdout); }

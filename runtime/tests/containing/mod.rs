@@ -1,5 +1,6 @@
 //! Processes in which crashes are contained, or not.
 
+mod blocks;
 pub mod kinds;
 mod soak;
 
@@ -115,13 +116,18 @@ pub fn inside() {
     let minor: u8 = std::env::var(MINOR).unwrap().parse().unwrap();
     on_crash(|report| SEEN.store(report.is_contained, Ordering::SeqCst));
     let builder = Pool::builder().interpreters(3).python(&pythons()[&minor]);
-    let builder = builder.contain_crashes(true).replace_crashed(kind != "stays");
+    let builder =
+        builder.contain_crashes(!kind.starts_with("uncontained:")).replace_crashed(kind != "stays");
     let pool = builder.build().unwrap();
     match &*kind {
         "soak" => soak::soak(&pool),
         "stays" => stays(&pool),
         "at_the_end" => at_the_end(&pool),
-        _ => scenario(&pool, &kind),
+        "freed_by_the_application" => blocks::freed_by_the_application(&pool),
+        "freed_by_another_interpreter" => blocks::freed_by_another_interpreter(&pool),
+        "written_before_a_thread_s_end" => blocks::written_before_a_thread_s_end(&pool),
+        "freed_after_the_crash" => blocks::freed_after_the_crash(&pool),
+        _ => scenario(&pool, kind.trim_start_matches("uncontained:")),
     }
     if SEEN.load(Ordering::SeqCst) {
         println!("{CRASHED}");

@@ -48,6 +48,16 @@ def crashes_in_a_child():
     library.crashes(0)
 
 
+# Blocks for others.
+def takes(size):
+    library.takes.restype = ctypes.c_void_p
+    return library.takes(ctypes.c_size_t(size))
+
+
+def frees_twice_what_is_at(address):
+    library.frees_twice_this(ctypes.c_void_p(address))
+
+
 # Where they happen.
 def on_a_python_thread(name):
     thread = threading.Thread(target=crash, args=(name,))
