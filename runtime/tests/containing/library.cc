@@ -104,6 +104,8 @@ void crashes_on_a_thread_of_c() {
 }
 
 // Damage to the heap.
+// A compiler leaves out writes to a block that is freed.
+static void *(*volatile fills)(void *, int, size_t) = memset;
 void frees_twice() { char *volatile block = (char *)malloc(40); free(block); free(block); STAYS; }
 void frees_a_long_one_twice() {
     char *volatile block = (char *)malloc(5000), *volatile other = (char *)malloc(5000);
@@ -117,7 +119,7 @@ static bool lies_behind(char *block, char *next, size_t size) { return next > bl
 static void overflows_into_the_next(size_t size) {
     char *volatile block = (char *)malloc(size), *volatile next = (char *)malloc(size);
     while (!lies_behind(block, next, size)) { block = next; next = (char *)malloc(size); }
-    memset(block, 0xee, size + 32);
+    fills(block, 0xee, size + 32);
     free(next);
     free(block);
 }
@@ -126,23 +128,23 @@ void overflows_a_long_block() { overflows_into_the_next(5000); STAYS; }
 void overflows_an_object() {
     Small *volatile object = new Small, *volatile next = new Small;
     while (!lies_behind((char *)object, (char *)next, sizeof *object)) { object = next; next = new Small; }
-    memset((void *)object, 0xee, sizeof *object + 32);
+    fills((void *)object, 0xee, sizeof *object + 32);
     delete next;
     delete object;
 }
 void writes_freed() {
     char *volatile block = (char *)malloc(40);
     free(block);
-    memset(block, 0x41, 40);
-    for (int i = 0; i < 3; i++) memset(malloc(40), 1, 40);
+    fills(block, 0x41, 40);
+    for (int i = 0; i < 3; i++) fills(malloc(40), 1, 40);
 }
 // Free blocks of all lengths point to what cannot be read.
 void breaks_malloc() {
     static void *blocks[64];
     for (int size = 16; size < 4096; size += 16) {
         for (int i = 0; i < 64; i++) blocks[i] = malloc(size);
-        for (int i = 0; i < 64; i++) { memset(blocks[i], 0x41, size); free(blocks[i]); }
-        for (int i = 0; i < 64; i++) memset((char *)blocks[i], 0x41, size);
+        for (int i = 0; i < 64; i++) { fills(blocks[i], 0x41, size); free(blocks[i]); }
+        for (int i = 0; i < 64; i++) fills((char *)blocks[i], 0x41, size);
     }
     for (int size = 16; size < 4096; size += 16) for (int i = 0; i < 80; i++) malloc(size);
 }
@@ -151,33 +153,33 @@ void breaks_long_blocks() {
     static char *blocks[64];
     for (int i = 0; i < 64; i++) blocks[i] = (char *)malloc(3000);
     for (int i = 0; i < 64; i += 2) free(blocks[i]);
-    for (int i = 0; i < 64; i += 2) memset(blocks[i], 0x41, 3000 - 16);
-    for (int i = 0; i < 64; i++) memset(malloc(2900), 1, 2900);
+    for (int i = 0; i < 64; i += 2) fills(blocks[i], 0x41, 3000 - 16);
+    for (int i = 0; i < 64; i++) fills(malloc(2900), 1, 2900);
 }
 void reallocates_freed() {
     char *volatile block = (char *)malloc(40);
     free(block);
-    memset(realloc(block, 100), 1, 100);
+    fills(realloc(block, 100), 1, 100);
 }
 void reallocates_a_long_freed_one() {
     char *volatile block = (char *)malloc(5000), *volatile other = (char *)malloc(5000);
     free(block);
-    memset(realloc(block, 9000), 1, 9000);
+    fills(realloc(block, 9000), 1, 9000);
     free(other);
 }
 void frees_the_middle() { char *volatile block = (char *)calloc(1, 400); free(block + 160); STAYS; }
 void frees_nothing_there() { char *volatile block = (char *)malloc(40); free(block + (1 << 30)); STAYS; }
 void duplicates_nothing() { char *volatile copy = strdup((char *)16); (void)copy; }
-void frees_its_stack() { char room[256]; memset(room, 0, sizeof room); char *volatile middle = room + 128; free(middle); STAYS; }
+void frees_its_stack() { char room[256]; fills(room, 0, sizeof room); char *volatile middle = room + 128; free(middle); STAYS; }
 
 // For others.
-void *takes(size_t size) { return memset(malloc(size), 1, size); }
+void *takes(size_t size) { return fills(malloc(size), 1, size); }
 void frees_twice_this(void *block) { free(block); free(block); STAYS; }
 void writes_freed_and_returns() {
     char *volatile blocks[4];
     for (int i = 0; i < 4; i++) blocks[i] = (char *)malloc(88);
     for (int i = 0; i < 4; i++) free(blocks[i]);
-    memset(blocks[1], 0x41, 80);
+    fills(blocks[1], 0x41, 80);
 }
 
 // What others hold, or share.
