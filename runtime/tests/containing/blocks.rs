@@ -2,33 +2,54 @@
 
 use super::{is_report, module};
 use hydrozoa::{Object, Pool};
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::{ptr, thread};
 
-/// A block that code of the interpreter takes.
-fn taken(module: &Object<'_>, size: usize) -> *mut c_void {
-    let address: usize = module.call_method("takes", (size,)).unwrap().extract().unwrap();
-    ptr::with_exposed_provenance_mut(address)
+/// A block of zeros that code of the interpreter takes.
+fn taken(module: &Object<'_>, size: usize) -> usize {
+    module.call_method("takes", (size,)).unwrap().extract().unwrap()
 }
 
-/// The application frees an interpreter's block twice.
+/// `wordexp_t` of <wordexp.h>.
+#[repr(C)]
+struct Words {
+    count: usize,
+    words: *mut c_void,
+    offset: usize,
+}
+
+unsafe extern "C" {
+    fn wordfree(words: *mut Words);
+    fn getdelim(
+        line: *mut *mut c_void,
+        length: *mut usize,
+        end: c_int,
+        stream: *mut libc::FILE,
+    ) -> isize;
+}
+
+/// The C library frees a block for the application, and enlarges it afterwards.
 pub fn freed_by_the_application(pool: &Pool) {
     let session = pool.acquire_on(1).unwrap();
     let module = module(&session);
     let (block, _behind_it) = (taken(&module, 5000), taken(&module, 5000));
-    // SAFETY: it is not.
+    let mut block = ptr::with_exposed_provenance_mut(block);
+    // SAFETY: it is not: the block is freed when it is used again.
     unsafe {
-        libc::free(block);
-        libc::free(block);
+        wordfree(&mut Words { count: 0, words: block, offset: 0 });
+        let mut text = *b"text";
+        let stream = libc::fmemopen(text.as_mut_ptr().cast(), text.len(), c"r".as_ptr());
+        assert!(!stream.is_null());
+        getdelim(&mut block, &mut 1, 0, stream);
     }
 }
 
-/// Code of another interpreter does.
+/// Code of another interpreter frees a block twice.
 pub fn freed_by_another_interpreter(pool: &Pool) {
     let [other, session] = [0, 1].map(|index| pool.acquire_on(index).unwrap());
     let (module, other) = (module(&session), module(&other));
     let (block, _behind_it) = (taken(&module, 5000), taken(&module, 5000));
-    let _ = other.call_method("frees_twice_what_is_at", (block.addr(),));
+    let _ = other.call_method("frees_twice_what_is_at", (block,));
 }
 
 /// A thread of the application's ends whose own free blocks code of the interpreter has written to. The interpreter's next call is to
@@ -46,21 +67,20 @@ pub fn written_before_a_thread_s_end(pool: &Pool) {
     is_report(outcome.map(drop), "after a thread's end");
 }
 
-/// The application has blocks of an interpreter that crashes in malloc, and frees them afterwards, as a thread does at its end.
+/// Another interpreter has blocks of one that crashes in malloc, and frees and enlarges them afterwards.
 pub fn freed_after_the_crash(pool: &Pool) {
-    let session = pool.acquire_on(1).unwrap();
-    let module = module(&session);
+    let [other, session] = [0, 1].map(|index| pool.acquire_on(index).unwrap());
+    let (module, other) = (module(&session), module(&other));
     let sizes = [40, 600, 5000, 200_000, 40 << 20];
-    let [freed, moved] = [(); 2].map(|()| sizes.map(|size| taken(&module, size)));
+    let [freed, enlarged] = [(); 2].map(|()| sizes.map(|size| taken(&module, size)));
+    // The thread keeps one for itself.
+    other.call_method("frees_what_is_at", (taken(&module, 40),)).unwrap();
     let outcome = module.call_method("crash", ("breaks_long_blocks",));
     is_report(outcome.map(drop), "breaks_long_blocks");
-    // SAFETY: the application has got them.
-    unsafe {
-        freed.into_iter().for_each(|block| libc::free(block));
-        for block in moved {
-            let block = libc::realloc(block, 10_000);
-            assert!(!block.is_null());
-            libc::free(block);
-        }
+    for block in freed {
+        other.call_method("frees_what_is_at", (block,)).unwrap();
+    }
+    for block in enlarged {
+        other.call_method("enlarges_what_is_at", (block, 50 << 20)).unwrap();
     }
 }

@@ -146,7 +146,7 @@ void breaks_malloc() {
         for (int i = 0; i < 64; i++) { fills(blocks[i], 0x41, size); free(blocks[i]); }
         for (int i = 0; i < 64; i++) fills((char *)blocks[i], 0x41, size);
     }
-    for (int size = 16; size < 4096; size += 16) for (int i = 0; i < 80; i++) malloc(size);
+    for (int size = 16; size < 4096; size += 16) for (int i = 0; i < 80; i++) fills(malloc(size), 1, size);
 }
 // Those of an arena, whose lists malloc follows.
 void breaks_long_blocks() {
@@ -173,8 +173,10 @@ void duplicates_nothing() { char *volatile copy = strdup((char *)16); (void)copy
 void frees_its_stack() { char room[256]; fills(room, 0, sizeof room); char *volatile middle = room + 128; free(middle); STAYS; }
 
 // For others.
-void *takes(size_t size) { return fills(malloc(size), 1, size); }
+void *takes(size_t size) { return calloc(1, size); }
+void frees_this(void *block) { free(block); STAYS; }
 void frees_twice_this(void *block) { free(block); free(block); STAYS; }
+void enlarges_this(void *block, size_t size) { free(fills(realloc(block, size), 1, size)); STAYS; }
 void writes_freed_and_returns() {
     char *volatile blocks[4];
     for (int i = 0; i < 4; i++) blocks[i] = (char *)malloc(88);

@@ -58,6 +58,14 @@ def frees_twice_what_is_at(address):
     library.frees_twice_this(ctypes.c_void_p(address))
 
 
+def frees_what_is_at(address):
+    library.frees_this(ctypes.c_void_p(address))
+
+
+def enlarges_what_is_at(address, size):
+    library.enlarges_this(ctypes.c_void_p(address), ctypes.c_size_t(size))
+
+
 # Where they happen.
 def on_a_python_thread(name):
     thread = threading.Thread(target=crash, args=(name,))
