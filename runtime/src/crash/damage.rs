@@ -13,7 +13,7 @@ pub(crate) struct Damage {
     pub(crate) domain: u64,
     /// Its address.
     pub(crate) block: usize,
-    /// What is said of it.
+    /// The rest of the sentence that begins with the block.
     pub(crate) words: &'static str,
 }
 

@@ -6,7 +6,7 @@ use crate::crash;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-/// What was found.
+/// The kinds of damage that the heap finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Damage {
     FreedTwice,
@@ -16,7 +16,7 @@ pub(super) enum Damage {
 }
 
 impl Damage {
-    /// What is said of the block.
+    /// The rest of the sentence that begins with the block.
     fn words(self) -> &'static str {
         match self {
             Self::FreedTwice => "is freed a second time",

@@ -11,7 +11,7 @@ use std::thread;
 /// Set to 1: all kinds in all places on all Pythons, or those alone whose name has another value's text (`kind@place@3.11`).
 const ALL: &str = "HYDROZOA_TEST_MATRIX";
 
-/// What becomes of the process.
+/// The end of the process.
 #[derive(Clone, Copy, Debug)]
 pub enum Outcome {
     /// The crash is an error of its call.
@@ -26,7 +26,7 @@ pub enum Outcome {
 
 use Outcome::{Contained, Exited, Raised, Refused};
 
-/// What a kind is about.
+/// The subject of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     Faults,
@@ -119,7 +119,7 @@ fn outcome_of(kind: &str, place: &str, minor: u8) -> Outcome {
     }
 }
 
-/// What is wrong with the end of a process in which a crash of that kind was made; nothing if that ended as it shall.
+/// The fault of a process in which a crash of that kind was made; nothing if it has ended as it shall.
 fn wrong(outcome: Outcome, child: &Child) -> Option<String> {
     let (status, errors) = (child.status, &child.errors);
     let said = errors.contains("hydrozoa:");

@@ -88,7 +88,7 @@ def crashes_at_the_end():
     atexit.register(library.crashes, 0)
 
 
-# What others do meanwhile.
+# Other threads do this meanwhile.
 def waits():
     threading.Event().wait()
 

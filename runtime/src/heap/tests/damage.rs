@@ -78,7 +78,7 @@ fn blocks_that_are_freed_twice_or_written_over_end_the_program() {
 #[test]
 fn a_thread_that_puts_back_damaged_blocks_at_its_end_leaves_it_to_the_interpreter_s_next_call() {
     let heap = heap();
-    // By links elsewhere, into a part that is not in use, and to what is no block.
+    // Links lead out of the heap, into a part that is not in use, and to where no block begins.
     let beyond = |heap: &super::super::Heap| heap.start + (heap.length / 2);
     let links: [fn(&super::super::Heap) -> usize; 3] = [|_| 0x4141_4140, beyond, |heap| heap.start];
     for link in links {
