@@ -95,6 +95,9 @@ impl InterpreterDomain {
             }
         })?;
         adapters.attach(&domain);
+        if let Some(heap) = heap {
+            heap.belongs_to(domain.id());
+        }
         Ok(Self { domain, signals, departures, heap, adapters })
     }
 

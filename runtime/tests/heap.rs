@@ -4,14 +4,11 @@ mod cycling;
 mod pythons;
 
 use cycling::{Taken, patience, while_another_serves};
-use hydrozoa::{Error, Pool, Session};
+use hydrozoa::{Error, Session};
 use hydrozoa_testkit::alone::{alone, alone_with, is_alone};
 use hydrozoa_testkit::libraries::Workshop;
 use pythons::builders;
 use std::ffi::c_long;
-use std::fs::File;
-use std::io::{Read, Seek};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 const SOURCE: &str = include_str!("allocating/native.c");
@@ -143,64 +140,6 @@ fn memory_that_a_library_keeps_is_settled() {
         assert_eq!(native.ask(&session, "is_kept(3 << 20)"), 1);
         native.ask(&session, "small_ones(20000)");
         assert_eq!(native.ask(&session, "the_c_library_enlarges()"), 0);
-    });
-}
-
-/// The text that `action` writes to standard error, in a process that runs nothing else.
-fn said(action: impl FnOnce()) -> String {
-    let errors = libc::STDERR_FILENO;
-    let mut file = tempfile();
-    // SAFETY: the descriptors are the process's, which runs this test alone.
-    unsafe {
-        let before = libc::dup(errors);
-        assert_eq!(libc::dup2(file.as_raw_fd(), errors), errors);
-        action();
-        assert_eq!(libc::dup2(before, errors), errors);
-        libc::close(before);
-    }
-    let mut text = String::new();
-    file.rewind().unwrap();
-    file.read_to_string(&mut text).unwrap();
-    text
-}
-
-fn tempfile() -> File {
-    // SAFETY: the name is NUL-terminated, and the descriptor new.
-    unsafe {
-        let file = libc::memfd_create(c"errors".as_ptr(), libc::MFD_CLOEXEC);
-        assert!(file >= 0);
-        std::os::fd::FromRawFd::from_raw_fd(file)
-    }
-}
-
-#[test]
-fn damage_to_one_heap_is_said_once_and_leaves_the_others_and_the_program_alone() {
-    alone(patience(), || {
-        let shop = Workshop::new("heap-damage");
-        let native = Native::new(&shop);
-        let pool: Pool = builders(2).next().unwrap().build().unwrap();
-        let [one, other] = [0, 1].map(|index| pool.acquire_on(index).unwrap());
-        for size in [40, 2000, 50_000] {
-            for call in ["frees_twice", "overflows"] {
-                let damages = || assert_eq!(native.ask(&one, &format!("{call}({size})")), 1);
-                let text = said(damages);
-                let is_first = (size, call) == (40, "frees_twice");
-                assert_eq!(
-                    text.contains("the heap of an interpreter is damaged"),
-                    is_first,
-                    "{text}"
-                );
-                assert_eq!(native.ask(&other, "the_c_library_enlarges()"), 0);
-                let texts: Vec<_> = (0..20_000).map(|size| "x".repeat(size % 3000)).collect();
-                assert!(texts.iter().enumerate().all(|(size, text)| text.len() == size % 3000));
-                assert_eq!(
-                    other.eval("sum(range(1000))").unwrap().extract::<i64>().unwrap(),
-                    499_500
-                );
-                // Its own memory is whole too: what is damaged is left alone.
-                assert_eq!(native.ask(&one, "the_c_library_enlarges()"), 0);
-            }
-        }
     });
 }
 

@@ -131,7 +131,8 @@ impl Discardable {
             let Some(place) = CodePlace::of(frame.executes) else {
                 // A call of what is not code. Its caller comes next.
                 if is_first && frame.function == 0 {
-                    is_first = false;
+                    // Its caller would have called code of the domain there.
+                    (is_first, is_inside) = (false, true);
                     continue;
                 }
                 break;

@@ -106,6 +106,11 @@ pub(super) fn current(signal: c_int) -> libc::sigaction {
     }
 }
 
+/// Whether this handler is the signal's.
+pub(super) fn handles(signal: c_int) -> bool {
+    current(signal).sa_sigaction == own().sa_sigaction
+}
+
 fn set(signal: c_int, action: &libc::sigaction) {
     // SAFETY: the action is one that the process has had, or the handler below.
     unsafe { libc::sigaction(signal, action, ptr::null_mut()) };

@@ -87,7 +87,12 @@ fn add() -> &'static Record {
 
 /// The interpreter in a domain, unless it has ended.
 pub(super) fn find(domain: DomainId) -> Option<&'static Record> {
-    all().find(|one| one.domain.load(Ordering::Acquire) == u64::from(domain.index()))
+    numbered(domain.index().into())
+}
+
+/// The interpreter in the domain of this number, unless it has ended, or the number is none.
+pub(super) fn numbered(domain: u64) -> Option<&'static Record> {
+    all().find(|one| domain != NO_DOMAIN && one.domain.load(Ordering::Acquire) == domain)
 }
 
 impl Record {

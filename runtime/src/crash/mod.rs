@@ -13,6 +13,7 @@
 
 mod arch;
 pub(crate) mod contain;
+mod damage;
 mod handler;
 mod interpreters;
 mod report;
@@ -21,6 +22,7 @@ pub(crate) mod stacks;
 mod text;
 mod threads;
 
+pub(crate) use damage::{Damage, abort};
 pub(crate) use handler::{install, shown, sigaction};
 pub(crate) use interpreters::Listed;
 pub use report::{CrashReport, on_crash};

@@ -4,7 +4,7 @@ use super::contain::Refused;
 use super::handler::Crash;
 use super::interpreters::{self, Record};
 use super::text::Text;
-use super::{signals, stacks, threads};
+use super::{damage, signals, stacks, threads};
 use hydrozoa_loader::walk::{self, CodePlace, Frame, Walk, function_at};
 use hydrozoa_loader::{DomainId, current};
 use std::cell::UnsafeCell;
@@ -107,7 +107,10 @@ pub(super) unsafe fn make(crash: &Crash, end: End) -> bool {
         let is_inside = threads::has_been_inside(crash.thread);
         stack.domains[0] = is_inside.then(current::domain).flatten();
     }
-    let Some(innermost) = stack.domains[0] else { return false };
+    let Some(innermost) = stack.domains[0] else {
+        damage::print();
+        return false;
+    };
     let interpreter = interpreters::find(innermost);
     // SAFETY: as above.
     let registers = unsafe { Walk::of_interrupted(crash.context) };
@@ -194,7 +197,10 @@ fn head(
         None => write!(text, "an interpreter that has ended (domain {})", domain.index())?,
     }
     text.write_str(": ")?;
-    signals::describe(info, text)?;
+    match Some(info.si_signo).filter(|one| *one == libc::SIGABRT).and_then(|_| damage::take()) {
+        Some(damage) => write!(text, "{damage}")?,
+        None => signals::describe(info, text)?,
+    }
     let distance = signals::address(info).map(|address| address.abs_diff(stack));
     if info.si_signo == libc::SIGSEGV && distance.is_some_and(|distance| distance < NEAR) {
         text.write_str(", where the stack ends: it has overflowed")?;
@@ -316,7 +322,7 @@ fn from_child(write: unsafe extern "C" fn(), text: &mut Text) -> Result<usize, c
     }
 }
 
-fn print(mut bytes: &[u8]) {
+pub(super) fn print(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         // SAFETY: the bytes are valid. The call is one of signal-safety(7).
         let count = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };

@@ -5,13 +5,14 @@
 
 use super::blocks::{self, Left};
 use super::slice::Slice;
+use super::within::own_number;
 use dlmalloc::Dlmalloc;
 use hydrozoa_payload::pages::PAGE;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -19,20 +20,26 @@ use std::time::Duration;
 #[repr(align(128))]
 pub(super) struct Arena {
     slice: &'static Slice,
-    state: AtomicU8,
+    /// [`FREE`], or the number of the thread that has it ([`own_number`]) and perhaps [`LOST`], or one of the others.
+    state: AtomicUsize,
     blocks: UnsafeCell<Blocks>,
     /// Blocks that were freed while the arena was taken, linked by their first words.
     left: AtomicPtr<Left>,
     /// The most free bytes that its end keeps, for the next users.
     most_kept: usize,
+    /// The heap's note of a damaged block ([`super::Heap`]).
+    damage: &'static AtomicUsize,
 }
 
-const FREE: u8 = 0;
-const TAKEN: u8 = 1;
+const FREE: usize = 0;
+/// The thread has it for longer than others wait: they do not wait again. In a forked child that thread may not exist.
+const LOST: usize = 1;
 /// A thread keeps it as it is. Others that need this arena wait.
-const STILL: u8 = 2;
-/// A thread has it for longer than others wait: they do not wait again. In a forked child that thread may not exist.
-const LOST: u8 = 3;
+const STILL: usize = 2;
+/// The thread that had it has left it half changed, and nobody has it.
+const DEAD: usize = 4;
+/// The bits of a state that are not of a thread's number.
+const BITS: usize = 7;
 
 struct Blocks {
     heap: Dlmalloc<&'static Slice>,
@@ -136,16 +143,19 @@ impl Taken<'_> {
             .sum()
     }
 
-    /// Frees a list of blocks.
+    /// Frees a list of blocks. If one is damaged, what follows it stays, and the heap has a note.
     ///
     /// # Safety
     /// They are free blocks of this arena, which are in no other list.
     unsafe fn free_all(&mut self, mut left: *mut Left) {
         while !left.is_null() {
-            // SAFETY: by contract.
+            // SAFETY: by contract, as far as the block is whole.
             unsafe {
-                let next = (*left).next;
-                self.free(left.cast());
+                let is_whole = blocks::is_whole(left.cast(), self.used());
+                let next = if is_whole { (*left).next } else { ptr::null_mut() };
+                if !is_whole || !self.free(left.cast()) {
+                    self.0.damage.store(left.addr(), Ordering::Relaxed);
+                }
                 left = next;
             }
         }
@@ -153,14 +163,19 @@ impl Taken<'_> {
 }
 
 impl Arena {
-    pub(super) fn new(slice: &'static Slice, most_kept: usize) -> Self {
+    pub(super) fn new(
+        slice: &'static Slice,
+        most_kept: usize,
+        damage: &'static AtomicUsize,
+    ) -> Self {
         let heap = Dlmalloc::new_with_allocator(slice);
         Self {
             slice,
-            state: AtomicU8::new(FREE),
+            state: AtomicUsize::new(FREE),
             blocks: UnsafeCell::new(Blocks { heap, kept: KEPT }),
             left: AtomicPtr::new(ptr::null_mut()),
             most_kept: most_kept.max(KEPT),
+            damage,
         }
     }
 
@@ -173,13 +188,25 @@ impl Arena {
     #[inline]
     pub(super) fn take(&self) -> Option<Taken<'_>> {
         let order = (Ordering::Acquire, Ordering::Relaxed);
-        self.state.compare_exchange(FREE, TAKEN, order.0, order.1).ok()?;
+        self.state.compare_exchange(FREE, own_number(), order.0, order.1).ok()?;
         let mut taken = Taken(self);
         if !self.left.load(Ordering::Relaxed).is_null() {
             // SAFETY: blocks of this arena that others have freed.
             unsafe { taken.free_all(self.left.swap(ptr::null_mut(), Ordering::Acquire)) };
         }
         Some(taken)
+    }
+
+    /// Whether it is taken, and may be free later.
+    pub(super) fn may_come_back(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & (LOST | DEAD) == 0
+    }
+
+    /// The calling thread has left it for ever if it had it.
+    pub(super) fn abandon(&self) {
+        if self.state.load(Ordering::Relaxed) & !BITS == own_number() {
+            self.state.store(DEAD, Ordering::Release);
+        }
     }
 
     /// Takes the arena once no other thread has it; `None` if that takes too long, or did once. Waits without a limit for one that
@@ -190,7 +217,7 @@ impl Arena {
             if let Some(taken) = self.take() {
                 return Some(taken);
             }
-            if self.state.load(Ordering::Relaxed) == LOST {
+            if !self.may_come_back() {
                 return None;
             }
             match attempt {
@@ -201,14 +228,19 @@ impl Arena {
             let is_still = self.state.load(Ordering::Relaxed) == STILL;
             attempt = if is_still { attempt.max(100) } else { attempt + 1 };
         }
-        let order = Ordering::Relaxed;
-        let _ = self.state.compare_exchange(TAKEN, LOST, order, order);
+        let (order, state) = (Ordering::Relaxed, self.state.load(Ordering::Relaxed));
+        if state & !BITS != 0 {
+            let _ = self.state.compare_exchange(state, state | LOST, order, order);
+        }
         None
     }
 
     /// Takes the arena as it is, with nothing free at its end, and keeps it so.
     pub(super) fn still(&self) -> Option<Taken<'_>> {
         let mut taken = self.taken()?;
+        if self.damage.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
         taken.trim();
         self.state.store(STILL, Ordering::Relaxed);
         Some(taken)
@@ -245,7 +277,13 @@ impl Arena {
     /// # Safety
     /// Nobody uses its blocks.
     pub(super) unsafe fn clear(&self) -> bool {
-        let Some(mut taken) = self.taken() else { return false };
+        // Blocks that others have freed are not looked at: they may be damaged.
+        self.left.store(ptr::null_mut(), Ordering::Relaxed);
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let dead = self.state.compare_exchange(DEAD, own_number(), order.0, order.1);
+        let Some(mut taken) = dead.ok().map(|_| Taken(self)).or_else(|| self.taken()) else {
+            return false;
+        };
         let blocks = taken.blocks();
         // The old value refers only to memory in the slice.
         *blocks = Blocks { heap: Dlmalloc::new_with_allocator(self.slice), kept: KEPT };

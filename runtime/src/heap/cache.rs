@@ -4,8 +4,9 @@
 //! A thread keeps blocks of one heap, that of the interpreter whose code it runs. It gives them back when it frees a block of
 //! another heap, and when it ends. Blocks of a heap that was given back are forgotten: its turn says so.
 
-use super::Heap;
 use super::blocks::{Left, SHORTEST, length_in_use};
+use super::within::Within;
+use super::{Damage, Heap};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
@@ -78,7 +79,8 @@ impl Drop for End {
     }
 }
 
-/// A block of `heap` for `size` bytes that the thread has kept.
+/// A block of `heap` for `size` bytes that the thread has kept. If it lacks the mark, somebody has written into it, or over the link
+/// of the block before it.
 #[inline]
 pub(super) fn take(heap: &'static Heap, size: usize) -> Option<*mut c_void> {
     let index = index_for(size);
@@ -92,6 +94,9 @@ pub(super) fn take(heap: &'static Heap, size: usize) -> Option<*mut c_void> {
             }
             // SAFETY: a free block that only this thread knows.
             unsafe {
+                if (*first).mark != cache.mark() {
+                    heap.has_damage(first.cast(), Damage::AfterFree);
+                }
                 bin.set(Bin { first: (*first).next, places: places + 1 });
                 (*first).mark = 0;
             }
@@ -145,6 +150,21 @@ pub(super) unsafe fn keep(heap: &'static Heap, block: *mut c_void) -> Kept {
     )
 }
 
+/// Whether the thread has kept a block: it is free.
+///
+/// # Safety
+/// It is one of `heap`, as long as its head.
+pub(super) unsafe fn has(heap: &'static Heap, block: *mut c_void) -> bool {
+    CACHE.with(|cache| {
+        // SAFETY: by contract, and the lists are of free blocks.
+        let is_kept = |bin: &Cell<Bin>| unsafe { is_in(block.cast(), bin.get().first) };
+        // SAFETY: by contract.
+        cache.is_of(heap)
+            && unsafe { (*block.cast::<Left>()).mark } == cache.mark()
+            && cache.bins.iter().any(is_kept)
+    })
+}
+
 /// Whether a list has a block.
 ///
 /// # Safety
@@ -161,7 +181,12 @@ unsafe fn is_in(block: *mut Left, mut list: *mut Left) -> bool {
 /// Has the thread keep blocks of `heap` from now on; false if it does already, or keeps none any more.
 pub(super) fn turn_to(heap: &'static Heap) -> bool {
     CACHE.with(|cache| {
-        if cache.is_of(heap) || cache.has_ended.get() || END.try_with(|_| ()).is_err() {
+        if cache.is_of(heap) || cache.has_ended.get() {
+            return false;
+        }
+        // At first the C library notes what the thread has to do at its end, under a lock.
+        let _within = Within::process();
+        if END.try_with(|_| ()).is_err() {
             return false;
         }
         cache.give_back();
@@ -189,7 +214,7 @@ impl Cache {
             std::array::from_fn(|index| self.bins[index].replace(Bin::new(index)).first);
         if lists.iter().any(|list| !list.is_null()) {
             // SAFETY: the thread has kept them in that turn, and forgets them now.
-            unsafe { heap.put_back_all(turn, lists) };
+            unsafe { heap.put_back_all(turn, self.mark(), lists) };
         }
     }
 }

@@ -10,8 +10,10 @@
 //! Memory of the C library's own, such as what `asprintf` and `getcwd` return, is malloc's. A stream's buffer may outlive the
 //! interpreter, since the C library writes it at exit: a stream that is given one of a heap gets one of the C library's.
 
+use super::within::Within;
 use super::{ALIGNMENT, Heap, User, clear};
 use hydrozoa_loader::Interposition;
+use hydrozoa_loader::walk::Passes;
 use libc::{FILE, wchar_t};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -51,6 +53,7 @@ impl Program {
 /// A block of the program's malloc.
 pub(super) fn from_the_program(size: usize, alignment: usize) -> *mut c_void {
     let program = Program::get();
+    let _within = Within::process();
     // SAFETY: no precondition; the alignment is a power of two.
     unsafe {
         match alignment {
@@ -116,6 +119,36 @@ pub(crate) fn interpositions(heap: &'static Heap) -> (Vec<Function>, Vec<Functio
     let streams = streams.map(|(name, target)| (name, unsafe { Interposition::function(target) }));
     let all = libraries.into_iter().map(with_heap).chain(streams).collect();
     (all, of_python.into_iter().map(with_heap).collect())
+}
+
+/// The functions that an interpreter's code takes and frees blocks by, for a judgement whether frames may be discarded. They
+/// may while `holds_nothing` says so.
+pub(crate) fn discardable(holds_nothing: fn() -> bool) -> impl Iterator<Item = (usize, Passes)> {
+    let functions = [
+        malloc as *const (),
+        malloc_of_python as *const (),
+        calloc as *const (),
+        calloc_of_python as *const (),
+        realloc as *const (),
+        realloc_or_malloc as *const (),
+        realloc_or_malloc_of_python as *const (),
+        reallocarray as *const (),
+        reallocarray_or_malloc as *const (),
+        memalign as *const (),
+        aligned_alloc as *const (),
+        posix_memalign as *const (),
+        valloc as *const (),
+        pvalloc as *const (),
+        strdup as *const (),
+        strndup as *const (),
+        wcsdup as *const (),
+        malloc_trim as *const (),
+        usable_size as *const (),
+        free as *const (),
+        // `free` may end by a jump to it.
+        Heap::put_back as *const (),
+    ];
+    functions.into_iter().map(move |function| (function.addr(), Passes::While(holds_nothing)))
 }
 
 /// # Safety
@@ -307,8 +340,11 @@ unsafe extern "C" fn free(block: *mut c_void) {
     match Heap::of(block) {
         // SAFETY: by contract, and the block is one of the heap.
         Some(heap) => unsafe { heap.free(block) },
-        // SAFETY: by contract.
-        None => unsafe { (Program::get().free)(block) },
+        None => {
+            let _within = Within::process();
+            // SAFETY: by contract.
+            unsafe { (Program::get().free)(block) }
+        }
     }
 }
 
@@ -325,7 +361,10 @@ unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
                 ptr::null_mut()
             }
             Some(heap) => checked(heap.resize(block, size)),
-            None => (Program::get().realloc)(block, size),
+            None => {
+                let _within = Within::process();
+                (Program::get().realloc)(block, size)
+            }
         }
     }
 }
@@ -350,8 +389,11 @@ unsafe extern "C" fn usable_size(block: *mut c_void) -> usize {
     match Heap::of(block) {
         // SAFETY: by contract, and the block is one of the heap.
         Some(heap) => unsafe { heap.length_of(block) },
-        // SAFETY: by contract.
-        None => unsafe { (Program::get().usable)(block) },
+        None => {
+            let _within = Within::process();
+            // SAFETY: by contract.
+            unsafe { (Program::get().usable)(block) }
+        }
     }
 }
 

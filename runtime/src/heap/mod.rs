@@ -20,16 +20,21 @@
 mod arena;
 mod blocks;
 mod cache;
+mod damage;
 mod functions;
 mod large;
 mod slice;
 mod stillness;
 mod stock;
+mod within;
 
-pub(crate) use functions::{everywhere, interpositions};
+pub(crate) use functions::{discardable, everywhere, interpositions};
+pub(crate) use within::{leave, may_leave, note_crash};
 
 use arena::{Arena, Taken};
 use cache::Kept;
+use damage::Damage;
+use hydrozoa_loader::DomainId;
 use hydrozoa_payload::limit::MemoryLimit;
 use hydrozoa_payload::pages::PAGE;
 use large::Large;
@@ -40,6 +45,7 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
+use within::Within;
 
 /// A heap. It is never freed: the next interpreter gets it.
 pub(crate) struct Heap {
@@ -55,10 +61,17 @@ pub(crate) struct Heap {
     /// Blocks of libraries of at least so many bytes are large.
     large_from: AtomicUsize,
     limit: &'static MemoryLimit,
-    /// The number of interpreters that have given it back.
+    /// It counts interpreters that have given it back or have crashed. Threads forget blocks that they keep since an earlier turn.
     turn: AtomicU64,
-    is_damaged: AtomicBool,
+    /// The number of its interpreter's domain, or [`NO_DOMAIN`].
+    domain: AtomicU64,
+    /// Its interpreter has crashed, and others leave the blocks alone: it goes as a whole.
+    is_left: AtomicBool,
+    /// The address of a damaged block that a thread has found which was not to blame; or 0. The interpreter's next call finds it here.
+    damage: &'static AtomicUsize,
 }
+
+const NO_DOMAIN: u64 = u64::MAX;
 
 /// Python's arena, and those of libraries.
 const ARENAS: usize = 13;
@@ -142,13 +155,15 @@ impl Heap {
     /// The addresses are reserved for it alone, and nobody can access them.
     unsafe fn new(window: Range<usize>) -> Self {
         let limit: &'static MemoryLimit = Box::leak(Box::default());
+        let damage: &'static AtomicUsize = Box::leak(Box::default());
         let slice = window.len() / SLICES;
         let arena = |index| {
             let (first, count) =
                 if index == PYTHONS { (0, OF_PYTHON) } else { (OF_PYTHON + index - 1, 1) };
             // SAFETY: a part of the window that no other one has.
             let slice = unsafe { Slice::new(window.start + first * slice, count * slice, limit) };
-            Arena::new(Box::leak(Box::new(slice)), if index == PYTHONS { 0 } else { KEPT })
+            let most_kept = if index == PYTHONS { 0 } else { KEPT };
+            Arena::new(Box::leak(Box::new(slice)), most_kept, damage)
         };
         Self {
             start: window.start,
@@ -160,8 +175,19 @@ impl Heap {
             large_from: AtomicUsize::new(LARGE_AT_FIRST),
             limit,
             turn: AtomicU64::new(0),
-            is_damaged: AtomicBool::new(false),
+            domain: AtomicU64::new(NO_DOMAIN),
+            is_left: AtomicBool::new(false),
+            damage,
         }
+    }
+
+    /// Notes the domain of its interpreter.
+    pub(crate) fn belongs_to(&self, domain: DomainId) {
+        self.domain.store(domain.index().into(), Ordering::Relaxed);
+    }
+
+    fn is_of(&self, domain: DomainId) -> bool {
+        self.domain.load(Ordering::Relaxed) == u64::from(domain.index())
     }
 
     /// The heap of the block at `address`, if it is one of a heap.
@@ -179,7 +205,7 @@ impl Heap {
     /// The arena whose slice has an address of the window; `None` for large blocks.
     #[inline]
     fn arena_of(&self, address: *mut c_void) -> Option<&Arena> {
-        let slice = (address.addr() - self.start) >> self.shift;
+        let slice = address.addr().wrapping_sub(self.start) >> self.shift;
         self.arenas.get((slice + 1).saturating_sub(OF_PYTHON))
     }
 
@@ -208,7 +234,9 @@ impl Heap {
         // SAFETY: as above.
         unsafe { self.large.clear() };
         self.large_from.store(LARGE_AT_FIRST, Ordering::Relaxed);
-        self.is_damaged.store(false, Ordering::Relaxed);
+        self.domain.store(NO_DOMAIN, Ordering::Relaxed);
+        self.is_left.store(false, Ordering::Relaxed);
+        self.damage.store(0, Ordering::Relaxed);
         self.limit.reset();
         if is_empty {
             SPARE.with(|spare| spare.push(self));
@@ -227,6 +255,7 @@ impl Heap {
 
     /// Gives the pages of free memory back to the system, and says whether there were any.
     pub(crate) fn trim(&self) -> bool {
+        let _within = Within::arenas(self);
         let bytes = |arena: &Arena| arena.take().map_or(0, |mut taken| taken.give_back_pages());
         self.arenas.iter().map(bytes).sum::<usize>() > 0
     }
@@ -252,6 +281,11 @@ impl Heap {
     fn new_block(&self, user: User, size: usize, alignment: usize) -> *mut c_void {
         if size > isize::MAX as usize {
             return ptr::null_mut();
+        }
+        let _within = Within::arenas(self);
+        match self.damage.load(Ordering::Relaxed) {
+            0 => {}
+            block => self.has_damage(ptr::without_provenance_mut(block), Damage::Head),
         }
         let block = self.block(user, size, alignment);
         if !block.is_null() {
@@ -281,7 +315,11 @@ impl Heap {
         if !block.is_null() {
             return block;
         }
-        match self.large.allocate(size, alignment) {
+        let large = {
+            let _within = Within::process();
+            self.large.allocate(size, alignment)
+        };
+        match large {
             Some(block) => block,
             None if is_large && size < LARGE && alignment <= WIDEST => small(),
             None => ptr::null_mut(),
@@ -304,7 +342,7 @@ impl Heap {
             for turn in 0..ARENAS - 1 {
                 let index = 1 + (first - 1 + turn) % (ARENAS - 1);
                 let Some(mut taken) = self.arenas[index].take() else {
-                    was_taken = true;
+                    was_taken |= self.arenas[index].may_come_back();
                     continue;
                 };
                 let block = taken.allocate(size.max(1), alignment);
@@ -352,14 +390,18 @@ impl Heap {
     /// As for [`Heap::free`].
     #[inline(never)]
     unsafe fn put_back(&'static self, block: *mut c_void, mut kept: Kept) {
+        let _within = Within::arenas(self);
+        if self.is_left.load(Ordering::Relaxed) {
+            return;
+        }
         let Some(arena) = self.arena_of(block) else {
             // SAFETY: by contract.
-            match unsafe { self.large.free(block) } {
+            match unsafe { self.free_large(block) } {
                 Some(length) if length < LARGE => {
                     self.large_from.fetch_max(length + 1, Ordering::Relaxed);
                 }
                 Some(_) => {}
-                None => self.is_hit(block),
+                None => self.has_damage(block, Damage::NoBlock),
             }
             return;
         };
@@ -373,34 +415,57 @@ impl Heap {
             {
                 kept = cache::keep(self, block);
             }
-            if kept == Kept::Damaged || kept == Kept::Not && !arena.free(block) {
-                self.is_hit(block);
+            match kept {
+                Kept::Damaged => self.has_damage(block, Damage::FreedTwice),
+                Kept::Not if !arena.free(block) => self.has_damage(block, Damage::Head),
+                _ => {}
             }
         }
     }
 
-    /// Frees lists of blocks that a thread has kept since that turn, unless the heap was given back meanwhile.
+    /// # Safety
+    /// As for [`Heap::free`].
+    unsafe fn free_large(&self, block: *mut c_void) -> Option<usize> {
+        let _within = Within::process();
+        // SAFETY: by contract.
+        unsafe { self.large.free(block) }
+    }
+
+    /// Frees lists of blocks that a thread has kept since that turn, unless the heap was given back meanwhile, or its interpreter
+    /// has crashed. The thread, which ends or turns to another heap, has freed them earlier and is not to blame for a damaged one: the
+    /// blocks behind that stay, and the interpreter's next call finds a note.
     ///
     /// # Safety
-    /// They were free blocks of this heap in that turn, and are in no other list.
-    unsafe fn put_back_all(&self, turn: u64, lists: impl IntoIterator<Item = *mut blocks::Left>) {
+    /// They were free blocks of this heap in that turn, with this mark, and are in no other list.
+    unsafe fn put_back_all(
+        &self,
+        turn: u64,
+        mark: usize,
+        lists: impl IntoIterator<Item = *mut blocks::Left>,
+    ) {
+        let _within = Within::arenas(self);
         for mut left in lists {
-            while !left.is_null() {
+            while !left.is_null() && self.turn() == turn {
+                let lies_in = |arena: &&Arena| arena.used().contains(&left.addr());
+                let arena = self.arena_of(left.cast()).filter(|_| self.owns(left.cast()));
+                let arena = arena.filter(lies_in).unwrap_or(&self.arenas[1]);
                 // A thread that gives the heap back takes the arena for that. One that does not get it leaves some blocks unused.
-                let Some(arena) = self.arena_of(left.cast()) else { return };
-                let Some(mut taken) = arena.taken() else { return };
-                while self.turn() == turn && arena.used().contains(&left.addr()) {
-                    // SAFETY: by contract.
+                let Some(mut taken) = arena.taken() else { break };
+                // At least once.
+                while self.turn() == turn {
+                    // SAFETY: by contract, as far as the block is whole.
                     unsafe {
-                        let next = (*left).next;
-                        if !taken.free(left.cast()) {
-                            self.is_hit(left.cast());
+                        let is_whole =
+                            blocks::is_whole(left.cast(), taken.used()) && (*left).mark == mark;
+                        let next = if is_whole { (*left).next } else { ptr::null_mut() };
+                        if !is_whole || !taken.free(left.cast()) {
+                            self.damage.store(left.addr(), Ordering::Relaxed);
                         }
                         left = next;
                     }
-                }
-                if self.turn() != turn {
-                    return;
+                    if left.is_null() || !taken.used().contains(&left.addr()) {
+                        break;
+                    }
                 }
             }
         }
@@ -414,7 +479,10 @@ impl Heap {
         match self.arena_of(block) {
             // SAFETY: by contract.
             Some(_) => unsafe { blocks::length_of(block) },
-            None => self.large.length_of(block).unwrap_or(0),
+            None => {
+                let _within = Within::process();
+                self.large.length_of(block).unwrap_or(0)
+            }
         }
     }
 
@@ -423,7 +491,18 @@ impl Heap {
     /// # Safety
     /// As for [`Heap::free`].
     unsafe fn resize(&'static self, block: *mut c_void, size: usize) -> *mut c_void {
+        if self.is_left.load(Ordering::Relaxed) {
+            // SAFETY: by contract.
+            return unsafe { self.moved_out(block, size) };
+        }
+        let within = Within::arenas(self);
         let (arena, mut user) = (self.arena_of(block), User::Libraries);
+        // SAFETY: by contract.
+        if let Some(arena) = arena
+            && unsafe { !blocks::is_whole(block, arena.used()) || cache::has(self, block) }
+        {
+            self.has_damage(block, Damage::Head);
+        }
         // SAFETY: by contract.
         let length = unsafe { self.length_of(block) };
         match arena {
@@ -437,8 +516,7 @@ impl Heap {
                     // SAFETY: by contract.
                     unsafe {
                         if !blocks::is_sound(block, arena.used()) {
-                            self.is_hit(block);
-                            return ptr::null_mut();
+                            self.has_damage(block, Damage::Head);
                         }
                         let resized = taken.resize(block, size.max(1));
                         if !resized.is_null() {
@@ -447,7 +525,9 @@ impl Heap {
                     }
                 }
             }
+            None if length == 0 => self.has_damage(block, Damage::NoBlock),
             None if size >= LARGE_AT_FIRST => {
+                let _within = Within::process();
                 // SAFETY: by contract.
                 if let Some(resized) = unsafe { self.large.resize(block, size) } {
                     return resized;
@@ -455,6 +535,7 @@ impl Heap {
             }
             None => {}
         }
+        drop(within);
         let new = self.allocate(user, size);
         if !new.is_null() {
             // The next block may begin right behind it, so that no more than its own bytes may be read.
@@ -467,18 +548,25 @@ impl Heap {
         new
     }
 
-    /// Notes that a block is damaged, or was freed before. It stays as it is, and the heap goes on without it.
-    #[cold]
-    fn is_hit(&self, block: *mut c_void) {
-        if self.is_damaged.swap(true, Ordering::Relaxed) {
-            return;
+    /// A block of the program's with the bytes of one of a heap that is left.
+    ///
+    /// # Safety
+    /// It is one of this heap.
+    unsafe fn moved_out(&self, block: *mut c_void, size: usize) -> *mut c_void {
+        // SAFETY: by contract.
+        let is_whole = |arena: &Arena| unsafe { blocks::is_whole(block, arena.used()) };
+        if !self.arena_of(block).is_none_or(is_whole) {
+            return ptr::null_mut();
         }
-        let text = format_args!(
-            "hydrozoa: the heap of an interpreter is damaged: the block at {block:p} was freed before, or something wrote over its head\n"
-        )
-        .to_string();
-        // SAFETY: the text has so many bytes. Nobody is told if it cannot be written.
-        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        let new = functions::from_the_program(size, ALIGNMENT);
+        if !new.is_null() {
+            // SAFETY: both have so many bytes, and they are not the same.
+            unsafe {
+                let length = self.length_of(block).min(size);
+                ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), length);
+            }
+        }
+        new
     }
 }
 

@@ -1,5 +1,6 @@
 //! A slice of a heap's window: the addresses of one arena, whose first bytes are in use.
 
+use super::within::Within;
 use dlmalloc::Allocator;
 use hydrozoa_payload::limit::MemoryLimit;
 use hydrozoa_payload::pages::{PAGE, map, populate};
@@ -45,6 +46,8 @@ impl Slice {
     /// # Safety
     /// Nobody uses what is in them, and an allocator over the slice begins anew.
     pub(super) unsafe fn clear(&self) {
+        // A thread that was to give memory back may have been taken out of it.
+        self.shrinks.store(false, Ordering::Relaxed);
         self.shrink(0);
         self.most.store(0, Ordering::Relaxed);
     }
@@ -64,6 +67,7 @@ impl Slice {
         if keeps == used {
             return true;
         }
+        let _within = Within::process();
         let place = ptr::with_exposed_provenance_mut(self.start + keeps);
         // A new mapping: pages of a file that may lie there would come back with the file's bytes.
         // SAFETY: the pages lie in the slice, and what is in them is free.
@@ -80,6 +84,7 @@ impl Slice {
 unsafe impl Allocator for &'static Slice {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         let none = (ptr::null_mut(), 0, 0);
+        let _within = Within::process();
         let used = self.used.load(Ordering::Relaxed);
         let Some(size) = size.checked_next_multiple_of(STEP) else { return none };
         if size > self.length - used || !self.limit.take(size) {

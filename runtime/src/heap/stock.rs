@@ -117,6 +117,12 @@ pub(super) fn note(window: &Range<usize>, heap: &'static Heap) {
     HEAPS[window.start >> SHIFT].store(ptr::from_ref(heap).cast_mut(), Ordering::Release);
 }
 
+/// All heaps.
+pub(super) fn heaps() -> impl Iterator<Item = &'static Heap> {
+    // SAFETY: null, or a heap that is never freed.
+    HEAPS.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+}
+
 /// The heap whose window an address lies in.
 #[inline]
 pub(super) fn owner(address: usize) -> Option<&'static Heap> {

@@ -147,17 +147,3 @@ int is_kept(int bytes) {
     for (int i = 0; i < bytes; ++i) if (kept[i] != 7) return 0;
     return 1;
 }
-
-int frees_twice(int size) {
-    char *volatile block = malloc(size), *volatile other = malloc(size);
-    free(block);
-    free(block);
-    (void)other;
-    return 1;
-}
-int overflows(int size) {
-    char *volatile block = malloc(size), *volatile next = malloc(size);
-    memset(block, 0xee, size + 32);
-    free(next);
-    return block != NULL;
-}

@@ -2,7 +2,7 @@
 
 use super::landing::guard;
 use super::lent::Lent;
-use crate::{Error, Result};
+use crate::{Error, Result, heap};
 use hydrozoa_loader::{Chained, DomainId, LeafLock};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -104,7 +104,11 @@ impl Contained {
 
     /// Notes a crash. True for the first.
     pub(super) fn note_crash(&self) -> bool {
-        !self.has_crashed.swap(true, Ordering::SeqCst)
+        let is_first = !self.has_crashed.swap(true, Ordering::SeqCst);
+        if is_first {
+            heap::note_crash(self.domain);
+        }
+        is_first
     }
 
     pub(super) fn report(&self) -> String {

@@ -111,11 +111,14 @@ fn begin(contained: &Arc<Contained>) {
 /// Signals the threads that are in an interpreter. Returns whether there are any.
 fn signal_those_in(contained: &Arc<Contained>) -> bool {
     let mut threads = 0;
-    for thread in inside::all().filter_map(|one| one.thread_in(Arc::as_ptr(contained))) {
-        let signal = SIGNAL.load(Ordering::Acquire);
-        // SAFETY: a thread of this process, or one that has just ended.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+    for one in inside::all() {
+        let Some(thread) = one.thread_in(Arc::as_ptr(contained)) else { continue };
         threads += 1;
+        if one.may_be_asked() {
+            let signal = SIGNAL.load(Ordering::Acquire);
+            // SAFETY: a thread of this process, or one that has just ended.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+        }
     }
     threads > 0
 }
@@ -146,12 +149,16 @@ unsafe extern "C" fn come_home(_signal: c_int, info: *mut libc::siginfo_t, conte
     unsafe {
         let errno = *libc::__errno_location();
         let crash = Crash::new(info, context, libc::gettid());
-        let call = inside::of_thread(crash.thread).and_then(inside::Inside::innermost);
+        let own = inside::of_thread(crash.thread);
+        let call = own.and_then(inside::Inside::innermost);
         if call.is_some_and(|call| (*call.contained).has_crashed())
             && handler::on_its_stack_if_free(&crash, decide)
             && let Some(landing) = crash.landing.get()
         {
             landing.land(context);
+        }
+        if let Some(own) = own {
+            own.has_answered();
         }
         *libc::__errno_location() = errno;
     }

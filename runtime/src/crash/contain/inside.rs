@@ -9,7 +9,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicUsize, Ordering, compiler_fence};
 
 /// Calls in one another of which a thread has notes. A crash in a deeper one is not contained.
 const MOST: usize = 1024;
@@ -53,12 +53,21 @@ pub(super) struct Inside {
     depth: AtomicUsize,
     /// The interpreter that has refused a call, or crashed in one, last.
     refused: AtomicPtr<Contained>,
+    /// How far it is with a signal that sends it home.
+    asked: AtomicU8,
     /// Where the C++ library notes its exceptions; null if it was not loaded.
     exceptions: AtomicPtr<Exceptions>,
     next: AtomicPtr<Inside>,
     /// The last place is that of all deeper calls.
     calls: UnsafeCell<[Call; MOST + 1]>,
 }
+
+/// No signal is on its way.
+const NOT_ASKED: u8 = 0;
+/// One was sent.
+const ASKED: u8 = 1;
+/// The handler has run.
+const ANSWERED: u8 = 2;
 
 // SAFETY: the calls are the thread's own; others read the atomic fields.
 unsafe impl Sync for Inside {}
@@ -160,6 +169,25 @@ impl Inside {
         // SAFETY: the thread's own, which changes it in no moment in which a handler of its signals reads it.
         let call = unsafe { &(*self.calls.get())[last] };
         Some(Innermost { call: *call, own: ptr::from_ref(call).expose_provenance() })
+    }
+
+    /// Whether the thread may get a signal now. Between the end of the handler and the next signal there is a pause. Without it a thread
+    /// in a function that holds something, on a busy machine, would be in the handler all the time: such signals queue.
+    pub(super) fn may_be_asked(&self) -> bool {
+        let order = Ordering::AcqRel;
+        match self.asked.load(Ordering::Acquire) {
+            NOT_ASKED => self.asked.swap(ASKED, order) == NOT_ASKED,
+            ANSWERED => {
+                self.asked.store(NOT_ASKED, Ordering::Release);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// The thread's handler has run.
+    pub(super) fn has_answered(&self) {
+        self.asked.store(ANSWERED, Ordering::Release);
     }
 
     /// The kernel's number of the thread, if its innermost call is in that interpreter.
@@ -286,6 +314,7 @@ fn prepare() -> Option<&'static Inside> {
     own.of.store(ptr::null_mut(), Ordering::Relaxed);
     own.refused.store(ptr::null_mut(), Ordering::Relaxed);
     own.depth.store(0, Ordering::Relaxed);
+    own.asked.store(NOT_ASKED, Ordering::Relaxed);
     let exceptions = exceptions_of_thread().unwrap_or(ptr::null_mut());
     own.exceptions.store(exceptions, Ordering::Relaxed);
     OWN.set(own);

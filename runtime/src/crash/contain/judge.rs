@@ -4,6 +4,7 @@ use super::inside;
 use super::inside::Innermost;
 use super::landing::guard_address;
 use crate::crash::handler::Crash;
+use crate::heap;
 use crate::thread::departure;
 use hydrozoa_loader::walk::{self, Boundary, Discardable, Walk};
 use hydrozoa_loader::{Process, calling_back};
@@ -18,8 +19,19 @@ static DISCARDABLE: OnceLock<(Discardable, Process)> = OnceLock::new();
 pub(super) fn prepare() {
     DISCARDABLE.get_or_init(|| {
         let host = calling_back().into_iter().chain(departure::functions());
+        let host = host.chain(heap::discardable(holds_no_heap_but_its_own));
         (Discardable::new(&host.collect::<Vec<_>>()), Process::current())
     });
+}
+
+/// Whether the calling thread holds nothing that a function of heaps has taken, but in the heap of the interpreter that it is in: that
+/// one crashes as a whole.
+fn holds_no_heap_but_its_own() -> bool {
+    // SAFETY: no precondition; the thread is in a call of the interpreter.
+    unsafe {
+        let call = inside::of_thread(libc::gettid()).and_then(inside::Inside::innermost);
+        call.is_some_and(|call| heap::may_leave((*call.contained).domain()))
+    }
 }
 
 /// The judgement.

@@ -24,8 +24,8 @@ pub(crate) use home::{depart, prepare};
 pub(in crate::crash) use judge::{Landing, Refused, Verdict, judge};
 pub(crate) use lent::{give, take_back};
 
-use super::handler;
-use crate::Error;
+use super::{damage, handler};
+use crate::{Error, heap};
 use std::ffi::c_int;
 
 /// Status of a call that has crashed, or whose interpreter has crashed before. It is none of the payload's.
@@ -44,6 +44,9 @@ extern "C" fn landed() {
     inside::restore();
     // SAFETY: null, or an interpreter whose guarded call the thread is in.
     let Some(contained) = (unsafe { inside::refused().as_ref() }) else { return };
+    heap::leave(contained.domain());
+    // Only the first crash has a report, which has told it.
+    damage::take();
     if let Some(report) = handler::take_report() {
         contained.set_report(&report);
         home::send();
