@@ -131,8 +131,8 @@ impl Target {
     /// Injects a fault, and waits for its consequences.
     fn round(&self, pool: &Pool, random: &mut fastrand::Rng) {
         let generation = pool.interpreters()[PLACE].generation();
+        let begins = AtomicBool::new(false);
         let outcome = thread::scope(|scope| {
-            let begins = AtomicBool::new(false);
             let victim = thread::Builder::new().name(VICTIM.to_owned());
             let victim = victim.spawn_scoped(scope, || self.work_for_ever(pool, &begins)).unwrap();
             while !begins.load(Ordering::Relaxed) {

@@ -49,6 +49,8 @@ pub fn prepare() {
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
         for (signal, _) in FAULTS {
             libc::sigaddset(&mut action.sa_mask, signal);
+            // The standard library's handler returns, so that the instruction faults again. Here it would not.
+            libc::signal(signal, libc::SIG_DFL);
         }
         assert_eq!(libc::sigaction(signal(), &action, ptr::null_mut()), 0);
     }

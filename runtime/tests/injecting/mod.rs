@@ -186,9 +186,23 @@ fn generic(reason: &str) -> String {
         .split(' ')
         .filter(|word| !word.starts_with("0x"))
         .map(|word| word.rsplit('/').next().unwrap())
-        .map(|word| word.split("+0x").next().unwrap())
+        .map(|word| plain(word.split("+0x").next().unwrap()))
         .collect();
     words.join(" ")
+}
+
+/// A name of Rust's as it is written, without its hash; another name as it is.
+fn plain(name: &str) -> String {
+    let Some(mut rest) = name.strip_prefix("_ZN") else { return name.to_owned() };
+    let mut parts = Vec::new();
+    while let Some(end) = rest.find(|c: char| !c.is_ascii_digit()) {
+        let Ok(length) = rest[..end].parse::<usize>() else { break };
+        let Some(part) = rest.get(end..end + length) else { break };
+        parts.push(part);
+        rest = &rest[end + length..];
+    }
+    parts.pop();
+    parts.join("::")
 }
 
 /// Adds a text to the file that a variable names.
