@@ -14,9 +14,6 @@ pub const COUNT: &str = "HYDROZOA_TEST_INJECTED_COUNT";
 pub const SEED: &str = "HYDROZOA_TEST_INJECTED_SEED";
 pub const VENV: &str = "HYDROZOA_TEST_INJECTED_VENV";
 
-/// The name of the threads that fault. Threads that such a thread creates inherit it.
-const VICTIM: &str = "victim";
-
 /// The interpreter that has the faults, and those that answer.
 const PLACE: usize = 1;
 const OTHERS: [usize; 2] = [0, 2];
@@ -111,6 +108,12 @@ impl Others {
     }
 }
 
+/// The code of the work.
+fn code() -> String {
+    let (count, address) = (fault::INSIDE.len(), fault::INSIDE.as_ptr().addr());
+    format!("PLACES, ADDRESS = {count}, {address}\n{}", include_str!("work.py"))
+}
+
 /// The work that is interrupted.
 struct Target {
     work: String,
@@ -122,7 +125,7 @@ struct Target {
 impl Target {
     fn measured(pool: &Pool, work: &str) -> Self {
         let session = pool.acquire_on(PLACE).unwrap();
-        let module = session.run(include_str!("work.py"), "work.py").unwrap();
+        let module = session.run(&code(), "work.py").unwrap();
         let begin = Instant::now();
         let right = module.call_method(work, (1,)).unwrap().extract().unwrap();
         Self { work: work.to_owned(), right, first: begin.elapsed() }
@@ -131,10 +134,10 @@ impl Target {
     /// Injects a fault, and waits for its consequences.
     fn round(&self, pool: &Pool, random: &mut fastrand::Rng) {
         let generation = pool.interpreters()[PLACE].generation();
+        fault::INSIDE.iter().for_each(|place| place.store(0, Ordering::SeqCst));
         let begins = AtomicBool::new(false);
         let outcome = thread::scope(|scope| {
-            let victim = thread::Builder::new().name(VICTIM.to_owned());
-            let victim = victim.spawn_scoped(scope, || self.work_for_ever(pool, &begins)).unwrap();
+            let victim = scope.spawn(|| self.work_for_ever(pool, &begins));
             while !begins.load(Ordering::Relaxed) {
                 thread::yield_now();
             }
@@ -142,14 +145,8 @@ impl Target {
             let moment = self.first.mul_f64(2.0 * random.f64());
             thread::sleep(moment);
             let kind = random.usize(..100);
-            loop {
-                let threads = victims();
-                let thread = threads[random.usize(..threads.len())];
-                tell(&format!("fault: {} after {moment:?} on {thread}", fault::name(kind)));
-                if fault::inject(thread, kind) {
-                    break;
-                }
-            }
+            tell(&format!("fault: {} after {moment:?}", fault::name(kind)));
+            fault::inject(random, kind);
             victim.join().unwrap()
         });
         match outcome {
@@ -165,19 +162,9 @@ impl Target {
 
     fn work_for_ever(&self, pool: &Pool, begins: &AtomicBool) -> Result<()> {
         let session = pool.acquire_on(PLACE)?;
-        let module = session.run(include_str!("work.py"), "work.py")?;
+        let module = session.run(&code(), "work.py")?;
         let work = module.getattr("for_ever")?;
         begins.store(true, Ordering::Relaxed);
         work.call((&*self.work, &*self.right)).map(drop)
     }
-}
-
-/// The threads that may fault.
-fn victims() -> Vec<libc::pid_t> {
-    let threads = fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
-    let is_one = |path: &std::path::PathBuf| {
-        fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim_end() == VICTIM)
-    };
-    let number = |path: std::path::PathBuf| path.file_name()?.to_str()?.parse().ok();
-    threads.filter(is_one).filter_map(number).collect()
 }

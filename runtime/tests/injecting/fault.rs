@@ -16,6 +16,17 @@ const FAULTS: [(c_int, c_int); 4] =
 /// The place of the next fault in [`FAULTS`].
 static NEXT: AtomicI32 = AtomicI32::new(0);
 
+/// The kernel's numbers of the threads that may fault; 0 is nobody. Python writes them. Code that glibc runs at the begin and at
+/// the end of a thread is not an interpreter's.
+pub static INSIDE: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
+
+/// What the thread has done that was to fault last.
+static OUTCOME: AtomicI32 = AtomicI32::new(NOTHING);
+const NOTHING: i32 = 0;
+const FAULTS_NOW: i32 = 1;
+/// It was not inside any more.
+const WAS_LATE: i32 = 2;
+
 fn signal() -> c_int {
     libc::SIGRTMIN() + 5
 }
@@ -25,6 +36,11 @@ unsafe extern "C" fn fault(_signal: c_int, _info: *mut libc::siginfo_t, _context
     // SAFETY: zero is a value of every field; the address of a fault is the first word behind the three numbers. The calls are
     // those of signal-safety(7), and errno belongs to the code that is interrupted.
     unsafe {
+        let own = libc::gettid();
+        if INSIDE.iter().all(|one| one.load(Ordering::Relaxed) != own) {
+            OUTCOME.store(WAS_LATE, Ordering::SeqCst);
+            return;
+        }
         let errno = *libc::__errno_location();
         let mut info: libc::siginfo_t = zeroed();
         (info.si_signo, info.si_code) = (signal, code);
@@ -32,10 +48,11 @@ unsafe extern "C" fn fault(_signal: c_int, _info: *mut libc::siginfo_t, _context
         libc::syscall(
             libc::SYS_rt_tgsigqueueinfo,
             libc::getpid(),
-            libc::gettid(),
+            own,
             signal,
             ptr::from_ref(&info),
         );
+        OUTCOME.store(FAULTS_NOW, Ordering::SeqCst);
         *libc::__errno_location() = errno;
     }
 }
@@ -56,11 +73,34 @@ pub fn prepare() {
     }
 }
 
-/// Has a thread of this process fault. False if there is none with this number.
-pub fn inject(thread: libc::pid_t, kind: usize) -> bool {
-    NEXT.store((kind % FAULTS.len()) as i32, Ordering::SeqCst);
+/// Sends a thread a signal; 0 is none. False if there is no such thread.
+fn send(thread: libc::pid_t, signal: c_int) -> bool {
     // SAFETY: no precondition.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) == 0 }
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) == 0 }
+}
+
+/// Has one of the threads that may fault do so.
+pub fn inject(random: &mut fastrand::Rng, kind: usize) {
+    NEXT.store((kind % FAULTS.len()) as i32, Ordering::SeqCst);
+    loop {
+        let all = INSIDE.iter().map(|one| one.load(Ordering::SeqCst));
+        let all: Vec<_> = all.filter(|thread| *thread != 0).collect();
+        if all.is_empty() {
+            std::thread::yield_now();
+            continue;
+        }
+        let thread = all[random.usize(..all.len())];
+        OUTCOME.store(NOTHING, Ordering::SeqCst);
+        // A thread that ends gets no signals any more.
+        let mut is_there = send(thread, signal());
+        while is_there && OUTCOME.load(Ordering::SeqCst) == NOTHING {
+            std::thread::yield_now();
+            is_there = send(thread, 0);
+        }
+        if OUTCOME.load(Ordering::SeqCst) == FAULTS_NOW {
+            return;
+        }
+    }
 }
 
 /// The name of such a fault.

@@ -63,6 +63,9 @@ pub fn injected(work: &str, count: u64, venv: Option<PathBuf>) -> Tally {
     let text = format!("{work}, {:?}:\n{}", begin.elapsed(), tally.table());
     print!("{text}");
     append("HYDROZOA_TEST_TABLE", &text);
+    for what in tally.hangs.iter().chain(&tally.wrong).chain(&tally.silent) {
+        append("HYDROZOA_TEST_INJECTED_REPORTS", &format!("!!!! {what}\n"));
+    }
     tally
 }
 

@@ -1,6 +1,21 @@
 """The work that faults interrupt: each piece imports what it needs, and then computes one answer again and again."""
 
-import sys
+import ctypes
+import itertools
+import threading
+
+numbers_of_threads = (ctypes.c_int * PLACES).from_address(ADDRESS)
+places = itertools.count()
+
+
+def inside(work, *arguments):
+    """Does work, during which the thread may fault."""
+    place = next(places) % PLACES
+    numbers_of_threads[place] = threading.get_native_id()
+    try:
+        return work(*arguments)
+    finally:
+        numbers_of_threads[place] = 0
 
 
 def bare(times):
@@ -37,7 +52,7 @@ def bare(times):
 
 
 def threads(times):
-    import queue, threading
+    import queue
 
     def squares(numbers, results):
         while (number := numbers.get()) is not None:
@@ -46,7 +61,7 @@ def threads(times):
     while times:
         times -= 1
         numbers, results = queue.Queue(), queue.Queue()
-        workers = [threading.Thread(target=squares, args=(numbers, results)) for _ in range(3)]
+        workers = [threading.Thread(target=inside, args=(squares, numbers, results)) for _ in range(3)]
         for worker in workers:
             worker.start()
         for number in range(40):
@@ -61,7 +76,7 @@ def threads(times):
 
 def system(times):
     """Calls of the C library, of the loader and of the kernel."""
-    import ctypes, locale, os, subprocess, tempfile, time
+    import locale, os, subprocess, tempfile, time
 
     library = ctypes.CDLL(None)
     while times:
@@ -110,7 +125,6 @@ def torch(times):
 
 
 def for_ever(name, right):
-    work = globals()[name]
     while True:
-        answer = work(20)
+        answer = inside(globals()[name], 20)
         assert answer == right, f"{answer} is not {right}"
