@@ -9,7 +9,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
 /// Calls in one another of which a thread has notes. A crash in a deeper one is not contained.
 const MOST: usize = 1024;
@@ -51,6 +51,8 @@ pub(super) struct Inside {
     /// The interpreter whose call is the innermost.
     of: AtomicPtr<Contained>,
     depth: AtomicUsize,
+    /// Whether a signal that sends the thread home is on its way, or its handler runs.
+    is_asked: AtomicBool,
     /// The interpreter that has refused a call, or crashed in one, last.
     refused: AtomicPtr<Contained>,
     /// Where the C++ library notes its exceptions; null if it was not loaded.
@@ -168,6 +170,16 @@ impl Inside {
         let is_in = ptr::eq(self.of.load(Ordering::SeqCst), contained);
         (thread != 0 && is_in).then_some(thread)
     }
+
+    /// Whether a signal that sends the thread home is on its way, or its handler runs.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Acquire)
+    }
+
+    /// Notes that such a signal is sent, or that its handler is done.
+    pub(super) fn set_asked(&self, is_asked: bool) {
+        self.is_asked.store(is_asked, Ordering::Release);
+    }
 }
 
 /// Notes a call. `base` is the frame pointer of its guard.
@@ -250,6 +262,11 @@ pub(super) fn restore() {
         // SAFETY: the thread goes on in the code that has made the call, in this domain.
         unsafe { current::replace(call.domain) };
     }
+}
+
+/// After that: the C++ library's notes are as they were, too. This asks the dynamic linker, whose lock others may hold for long.
+pub(super) fn restore_exceptions() {
+    let Some((own, call)) = own().and_then(|own| Some((own, own.innermost()?))) else { return };
     // It may have been loaded meanwhile.
     if let Some(place) = exceptions_of_thread() {
         own.exceptions.store(place, Ordering::Relaxed);
@@ -286,6 +303,7 @@ fn prepare() -> Option<&'static Inside> {
     own.of.store(ptr::null_mut(), Ordering::Relaxed);
     own.refused.store(ptr::null_mut(), Ordering::Relaxed);
     own.depth.store(0, Ordering::Relaxed);
+    own.set_asked(false);
     let exceptions = exceptions_of_thread().unwrap_or(ptr::null_mut());
     own.exceptions.store(exceptions, Ordering::Relaxed);
     OWN.set(own);
