@@ -11,15 +11,18 @@ use resources::{Resources, by_mapping};
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io::Write as _;
-use std::{fmt, fs};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 /// Of the process: longest time that anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the end of an interpreter may take.
+const SETTLING: Duration = Duration::from_secs(8);
 
 /// The interpreter that crashes, and those that serve.
 const PLACE: usize = 1;
@@ -124,9 +127,8 @@ pub fn endure(builder: &Builder, packages: Packages, count: usize) -> Measured {
             let (pool, latencies) = (&pool, &latencies);
             scope.spawn(move || serve(&pool.acquire_on(index).unwrap(), packages, latencies));
         }
-        let measured = crashing.rounds(count);
-        PHASE.store(OVER, Ordering::SeqCst);
-        measured
+        let _end = End;
+        crashing.rounds(count)
     });
     measured.latencies = latencies.map(|all| {
         let mut all = all.into_inner().unwrap();
@@ -174,6 +176,7 @@ impl Crashing<'_> {
         let (mut random, mut whole) = (fastrand::Rng::new(), Vec::new());
         let (mut warm, mut left) = (None, [0; 2]);
         let mut before = Resources::now();
+        let threads = before.threads;
         let mut mappings = None;
         for round in 0..2 * (rounds + FIRST) {
             let phase = round % 2;
@@ -185,7 +188,7 @@ impl Crashing<'_> {
                 }
             }
             PHASE.store(IGNORED, Ordering::SeqCst);
-            settle();
+            settle(threads);
             let now = Resources::now();
             println!("round {round}, {}: {now:?}", ["replaced", "crashed"][phase]);
             if round / 2 >= warm_rounds {
@@ -239,10 +242,22 @@ impl Crashing<'_> {
     }
 }
 
-/// Waits until ended interpreters have given back what they had.
-fn settle() {
-    hydrozoa::wait_for_ends(PATIENCE);
-    thread::sleep(Duration::from_millis(100));
+/// Waits until ended interpreters have given back what they had: there are as many threads as before.
+fn settle(threads: usize) {
+    let begin = Instant::now();
+    while Resources::now().threads > threads && begin.elapsed() < SETTLING {
+        thread::sleep(Duration::from_millis(5));
+    }
+    thread::sleep(Duration::from_millis(50));
+}
+
+/// Ends the servers, also after a failed assertion.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        PHASE.store(OVER, Ordering::SeqCst);
+    }
 }
 
 /// Where anonymous memory has grown by more than 4 KiB for each crash.
@@ -296,7 +311,10 @@ impl Measured {
         // A quarter of a MiB of noise, for few crashes.
         let noise = (4 << 20) / self.crashes as i64;
         assert!(self.left[1] <= limits.bytes + noise, "{limits:?}, {:?}", self.left);
-        assert!(end.threads <= warm.threads && end.descriptors <= warm.descriptors, "{warm:?} {end:?}");
+        assert!(
+            end.threads <= warm.threads && end.descriptors <= warm.descriptors,
+            "{warm:?} {end:?}"
+        );
         assert!(end.mappings <= warm.mappings + 16, "{warm:?} {end:?}");
     }
 }
@@ -312,8 +330,18 @@ impl fmt::Display for Measured {
         }
         let at = |percent| percentile(&self.whole, percent);
         writeln!(formatter, "  p99 is {:.2} of that without crashes", self.p99())?;
-        writeln!(formatter, "  the pool is whole after {:?} (p50), {:?} (p99), {:?} (longest)", at(50), at(99), at(100))?;
-        writeln!(formatter, "  a crash leaves {} bytes, a replacement {}", self.left[1], self.left[0])?;
+        writeln!(
+            formatter,
+            "  the pool is whole after {:?} (p50), {:?} (p99), {:?} (longest)",
+            at(50),
+            at(99),
+            at(100)
+        )?;
+        writeln!(
+            formatter,
+            "  a crash leaves {} bytes, a replacement {}",
+            self.left[1], self.left[0]
+        )?;
         writeln!(formatter, "  {warm:?}\n  -> {end:?}")?;
         self.growth.iter().try_for_each(|line| writeln!(formatter, "  {line}"))
     }

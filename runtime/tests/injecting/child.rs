@@ -102,7 +102,12 @@ impl Others {
     /// Waits until each of them has answered some times from now on.
     fn wait(&self) {
         let begin = self.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-        while self.counts.iter().zip(begin).any(|(now, begin)| now.load(Ordering::Relaxed) < begin + ANSWERS) {
+        while self
+            .counts
+            .iter()
+            .zip(begin)
+            .any(|(now, begin)| now.load(Ordering::Relaxed) < begin + ANSWERS)
+        {
             thread::sleep(Duration::from_micros(200));
         }
     }

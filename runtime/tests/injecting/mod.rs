@@ -71,7 +71,8 @@ pub fn injected(work: &str, count: u64, venv: Option<PathBuf>) -> Tally {
 
 /// A seed, which `HYDROZOA_TEST_INJECTED_SEED` may determine.
 fn fresh_seed(process: u64) -> u64 {
-    let first = std::env::var(child::SEED).map_or_else(|_| fastrand::u64(..1 << 32), |text| text.parse().unwrap());
+    let first = std::env::var(child::SEED)
+        .map_or_else(|_| fastrand::u64(..1 << 32), |text| text.parse().unwrap());
     first + process
 }
 

@@ -93,7 +93,11 @@ mod tests {
         let right = row("a  b==1 c==2  d/e#3  SIGSEGV  what this function holds").unwrap();
         assert_eq!(right.packages, ["b==1", "c==2"]);
         assert_eq!(right.outcome, Outcome::Refused("what this function holds".into()));
-        for wrong in ["a  b==1  d/e#3  SIGSEGV", "a  b  d/e#3  SIGSEGV  contained", "a  -  d  SIGSEGV  contained"] {
+        for wrong in [
+            "a  b==1  d/e#3  SIGSEGV",
+            "a  b  d/e#3  SIGSEGV  contained",
+            "a  -  d  SIGSEGV  contained",
+        ] {
             assert!(row(wrong).is_err(), "{wrong}");
         }
     }
