@@ -64,7 +64,7 @@ const KINDS: [&str; 20] = [
 const OF_PACKAGES: [&str; 4] =
     ["crashes_in_an_array", "crashes_in_an_array", "crashes_in_a_tensor", "crashes_in_a_tensor"];
 
-/// What the interpreters use besides Python.
+/// The packages that the interpreters use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 pub enum Packages {
     None,
@@ -72,7 +72,7 @@ pub enum Packages {
     Torch,
 }
 
-/// What is promised for them.
+/// The promises for them.
 #[derive(Debug)]
 pub struct Limits {
     /// Bytes of anonymous memory that a crash may leave.
@@ -81,7 +81,7 @@ pub struct Limits {
     pub whole: Duration,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Debug)]
 pub struct Measured {
     pub crashes: usize,
@@ -89,7 +89,7 @@ pub struct Measured {
     latencies: [Vec<Duration>; 2],
     /// From each crash until the pool was whole, in ascending order.
     whole: Vec<Duration>,
-    /// What the process had after the first quarter, and at the end.
+    /// The process's resources after the first quarter, and at the end.
     resources: [Resources; 2],
     /// Anonymous bytes that a replacement has left, and a crash.
     pub left: [i64; 2],
@@ -269,7 +269,7 @@ fn growth(before: &BTreeMap<String, i64>, each: i64) -> Vec<String> {
     by_mapping().into_iter().filter_map(more).collect()
 }
 
-/// What needs the locks of the process.
+/// Does things that need the locks of the process.
 fn afterwards(workshop: &Workshop) {
     assert!(Command::new("true").status().unwrap().success());
     let library = workshop.build("new.so", "int seven(void) { return 7; }", &[]);

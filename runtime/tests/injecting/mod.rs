@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 pub use child::run as inside;
 
-/// How long a process may tell nothing.
+/// How long a process may tell nothing; and before it tells its first word, after imports by a machine that is maybe busy.
 const PATIENCE: Duration = Duration::from_secs(30);
+const FIRST_PATIENCE: Duration = Duration::from_secs(180);
 
 /// How many faults are injected: `HYDROZOA_TEST_INJECTIONS`, or `few`.
 pub fn injections(few: u64) -> u64 {
@@ -108,7 +109,8 @@ impl Injected {
     fn watch(mut self, tally: &mut Tally) {
         let (mut is_open, mut has_ended) = (false, false);
         loop {
-            let line = match self.lines.recv_timeout(PATIENCE) {
+            let patience = if self.last.len() == 1 { FIRST_PATIENCE } else { PATIENCE };
+            let line = match self.lines.recv_timeout(patience) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => {
