@@ -61,6 +61,7 @@ impl Found {
         self.plain == row.signal
             && match &row.outcome {
                 Outcome::Contained => self.contained.starts_with("yes: "),
+                Outcome::GoesOn => self.contained.contains("the code did not crash"),
                 Outcome::Refused(words) => {
                     self.contained.starts_with("no: ") && self.contained.contains(words)
                 }

@@ -25,6 +25,8 @@ pub struct Row {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     Contained,
+    /// The code does not crash there.
+    GoesOn,
     /// The process dies, and the report's reason contains these words.
     Refused(String),
 }
@@ -68,6 +70,7 @@ fn row(line: &str) -> Result<Row> {
         signal: signal.to_owned(),
         outcome: match outcome {
             "contained" => Outcome::Contained,
+            "goes on" => Outcome::GoesOn,
             words => Outcome::Refused(words.to_owned()),
         },
     })
