@@ -3,6 +3,7 @@
 
 mod beside_glibc;
 mod comparisons;
+mod crashes;
 mod cycles;
 mod debugger;
 mod density;
@@ -72,6 +73,11 @@ enum Laboratory {
     Density(density::Arguments),
     /// Starts and ends interpreters many times, and plots the memory that they leave behind
     Cycles(cycles::Arguments),
+    /// Crashes that interpreters contain: many, at random instructions, and those of released wheels
+    ///
+    /// Run `inject` after a change to the judgement, and all of them before a release.
+    #[command(subcommand)]
+    Crashes(crashes::Crashes),
     /// Six pieces of work by two interpreters, threads, processes and prefork children, every result compared bit for
     /// bit
     ///
@@ -168,6 +174,7 @@ fn run(laboratory: Laboratory) -> anyhow::Result<()> {
         Laboratory::Control(arguments) => arguments.role("control"),
         Laboratory::Density(arguments) => density::run(&arguments),
         Laboratory::Cycles(arguments) => cycles::run(&arguments),
+        Laboratory::Crashes(crashes) => crashes::run(&crashes),
         Laboratory::Workloads(arguments) => arguments.workloads(),
         Laboratory::Gpu(arguments) => arguments.role("gpu"),
         Laboratory::Speed(arguments) => speed::run(&arguments),

@@ -5,6 +5,7 @@ mod comparison;
 mod control;
 mod density;
 mod exported;
+mod fault;
 mod field;
 mod gpu;
 mod kernels;
@@ -64,6 +65,8 @@ enum Role {
     Kernels(kernels::Options),
     /// The processor's time of pairs of malloc and free in an interpreter, beside glibc's
     Malloc(malloc::Options),
+    /// One piece of code that crashes, in an interpreter that contains its crashes
+    Fault(fault::Options),
     /// Is one of Hydrozoa's contenders: another role starts it
     #[command(hide = true)]
     Contender { description: String },
@@ -95,6 +98,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Scaling(options) => scaling::run(&options),
         Role::Kernels(options) => kernels::run(&options),
         Role::Malloc(options) => malloc::run(&options),
+        Role::Fault(options) => fault::run(&options),
         Role::Contender { description } => ours::Ours::run(&description),
     }
 }

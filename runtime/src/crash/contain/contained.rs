@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a thread waits for the report of another one's crash, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// A function that is called through a guard.
 #[repr(C)]
@@ -111,8 +116,17 @@ impl Contained {
         is_first
     }
 
+    /// The report of its first crash. Waits for it: the thread that has crashed notes it on its way out, and others may be out
+    /// before.
     pub(super) fn report(&self) -> String {
-        self.report.with(|report| report.clone()).as_ref().to_owned()
+        let begin = Instant::now();
+        loop {
+            let report = self.report.with(|report| report.clone());
+            if !report.is_empty() || begin.elapsed() > PATIENCE {
+                return report.as_ref().to_owned();
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     pub(super) fn set_report(&self, text: &str) {

@@ -2,7 +2,9 @@
 //!
 //! One thread of the runtime signals each of them again and again, until none is left. The signal's handler judges where it has
 //! interrupted its thread, as the handler of crashes does. In most moments a thread is in code of the interpreter, or waits
-//! for its GIL or for a lock of Python's, and leaves at once. In others, as in malloc, it goes on until the next signal.
+//! for its GIL or for a lock of Python's, and leaves at once. In others, as in malloc, it goes on until the next signal. That
+//! comes after a pause, which grows: a judgement takes some 100 µs of the thread's time, and much more where the machine is busy.
+//! A thread that was asked all the time would never come to give up the lock that it holds.
 //! A host function that returns to such an interpreter leaves by itself ([`depart`]).
 
 use super::contained::{self, Contained, GuardEntry};
@@ -13,12 +15,12 @@ use crate::crash::handler::{self, Crash};
 use crate::thread::Thread;
 use crate::{Error, Result};
 use hydrozoa_loader::{DomainId, LeafLock, Run, around_threads, order_accesses};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The signal; 0 before it is chosen.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -26,8 +28,10 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// Counts crashes. The thread that sends others home waits for it to change.
 static CRASHES: AtomicU32 = AtomicU32::new(0);
 
-/// Between two signals for a thread; and between two looks, while somebody may come back into a crashed interpreter.
+/// Between the judgement of a thread and the next signal for it: the first pause, and the longest; and between two looks, while
+/// somebody may come back into a crashed interpreter.
 const PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Prepares the process, once: the list of functions, the signal, the thread.
@@ -76,6 +80,7 @@ pub(super) fn send() {
 
 fn usher() {
     let mut known = BTreeSet::new();
+    let mut turns = BTreeMap::new();
     loop {
         let seen = CRASHES.load(Ordering::SeqCst);
         let mut crashed = contained::all();
@@ -90,7 +95,10 @@ fn usher() {
             if known.insert(one.domain().index()) {
                 begin(one);
             }
-            is_anybody_inside |= signal_those_in(one);
+            is_anybody_inside |= signal_those_in(one, &mut turns);
+        }
+        if !is_anybody_inside {
+            turns.clear();
         }
         match crashed.is_empty() {
             true => wait(seen, None),
@@ -108,19 +116,37 @@ fn begin(contained: &Arc<Contained>) {
     }
 }
 
-/// Signals the threads that are in an interpreter. Returns whether there are any.
-fn signal_those_in(contained: &Arc<Contained>) -> bool {
-    let mut threads = 0;
+/// When a thread is signalled next.
+#[derive(Default)]
+struct Turn {
+    /// None before its last signal was answered.
+    due: Option<Instant>,
+    pause: Duration,
+}
+
+/// Signals the threads that are in an interpreter, those whose turn it is. Returns whether there are any.
+fn signal_those_in(contained: &Arc<Contained>, turns: &mut BTreeMap<libc::pid_t, Turn>) -> bool {
+    let (mut is_anybody_inside, now) = (false, Instant::now());
     for one in inside::all() {
         let Some(thread) = one.thread_in(Arc::as_ptr(contained)) else { continue };
-        threads += 1;
-        if one.may_be_asked() {
-            let signal = SIGNAL.load(Ordering::Acquire);
-            // SAFETY: a thread of this process, or one that has just ended.
-            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+        is_anybody_inside = true;
+        let turn = turns.entry(thread).or_default();
+        if one.is_asked() {
+            turn.due = None;
+            continue;
+        }
+        if now < *turn.due.get_or_insert(now + turn.pause) {
+            continue;
+        }
+        *turn = Turn { due: None, pause: (2 * turn.pause).clamp(PAUSE, LONGEST_PAUSE) };
+        one.set_asked(true);
+        let signal = SIGNAL.load(Ordering::Acquire);
+        // SAFETY: a thread of this process, or one that has just ended.
+        if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) } != 0 {
+            one.set_asked(false);
         }
     }
-    threads > 0
+    is_anybody_inside
 }
 
 /// Waits until there are other crashes than `seen`, at most for `limit`.
@@ -158,7 +184,7 @@ unsafe extern "C" fn come_home(_signal: c_int, info: *mut libc::siginfo_t, conte
             landing.land(context);
         }
         if let Some(own) = own {
-            own.has_answered();
+            own.set_asked(false);
         }
         *libc::__errno_location() = errno;
     }

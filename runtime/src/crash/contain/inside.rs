@@ -9,7 +9,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::ops::Deref;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
 /// Calls in one another of which a thread has notes. A crash in a deeper one is not contained.
 const MOST: usize = 1024;
@@ -51,23 +51,16 @@ pub(super) struct Inside {
     /// The interpreter whose call is the innermost.
     of: AtomicPtr<Contained>,
     depth: AtomicUsize,
+    /// Whether a signal that sends the thread home is on its way, or its handler runs.
+    is_asked: AtomicBool,
     /// The interpreter that has refused a call, or crashed in one, last.
     refused: AtomicPtr<Contained>,
-    /// How far it is with a signal that sends it home.
-    asked: AtomicU8,
     /// Where the C++ library notes its exceptions; null if it was not loaded.
     exceptions: AtomicPtr<Exceptions>,
     next: AtomicPtr<Inside>,
     /// The last place is that of all deeper calls.
     calls: UnsafeCell<[Call; MOST + 1]>,
 }
-
-/// No signal is on its way.
-const NOT_ASKED: u8 = 0;
-/// One was sent.
-const ASKED: u8 = 1;
-/// The handler has run.
-const ANSWERED: u8 = 2;
 
 // SAFETY: the calls are the thread's own; others read the atomic fields.
 unsafe impl Sync for Inside {}
@@ -171,30 +164,21 @@ impl Inside {
         Some(Innermost { call: *call, own: ptr::from_ref(call).expose_provenance() })
     }
 
-    /// Whether the thread may get a signal now. Between the end of the handler and the next signal there is a pause. Without it a thread
-    /// in a function that holds something, on a busy machine, would be in the handler all the time: such signals queue.
-    pub(super) fn may_be_asked(&self) -> bool {
-        let order = Ordering::AcqRel;
-        match self.asked.load(Ordering::Acquire) {
-            NOT_ASKED => self.asked.swap(ASKED, order) == NOT_ASKED,
-            ANSWERED => {
-                self.asked.store(NOT_ASKED, Ordering::Release);
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// The thread's handler has run.
-    pub(super) fn has_answered(&self) {
-        self.asked.store(ANSWERED, Ordering::Release);
-    }
-
     /// The kernel's number of the thread, if its innermost call is in that interpreter.
     pub(super) fn thread_in(&self, contained: *const Contained) -> Option<libc::pid_t> {
         let thread = self.thread.load(Ordering::Acquire);
         let is_in = ptr::eq(self.of.load(Ordering::SeqCst), contained);
         (thread != 0 && is_in).then_some(thread)
+    }
+
+    /// Whether a signal that sends the thread home is on its way, or its handler runs.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Acquire)
+    }
+
+    /// Notes that such a signal is sent, or that its handler is done.
+    pub(super) fn set_asked(&self, is_asked: bool) {
+        self.is_asked.store(is_asked, Ordering::Release);
     }
 }
 
@@ -278,6 +262,11 @@ pub(super) fn restore() {
         // SAFETY: the thread goes on in the code that has made the call, in this domain.
         unsafe { current::replace(call.domain) };
     }
+}
+
+/// After that: the C++ library's notes are as they were, too. This asks the dynamic linker, whose lock others may hold for long.
+pub(super) fn restore_exceptions() {
+    let Some((own, call)) = own().and_then(|own| Some((own, own.innermost()?))) else { return };
     // It may have been loaded meanwhile.
     if let Some(place) = exceptions_of_thread() {
         own.exceptions.store(place, Ordering::Relaxed);
@@ -314,7 +303,7 @@ fn prepare() -> Option<&'static Inside> {
     own.of.store(ptr::null_mut(), Ordering::Relaxed);
     own.refused.store(ptr::null_mut(), Ordering::Relaxed);
     own.depth.store(0, Ordering::Relaxed);
-    own.asked.store(NOT_ASKED, Ordering::Relaxed);
+    own.set_asked(false);
     let exceptions = exceptions_of_thread().unwrap_or(ptr::null_mut());
     own.exceptions.store(exceptions, Ordering::Relaxed);
     OWN.set(own);

@@ -39,8 +39,14 @@ pub(crate) fn error() -> Error {
     Error::Crashed { report: contained.map_or_else(String::new, Contained::report) }
 }
 
-/// Behind the frames of a crash: notes the report, if this was the interpreter's first crash.
+/// Behind the frames of a crash.
 extern "C" fn landed() {
+    tell();
+    inside::restore_exceptions();
+}
+
+/// Notes the report, if this was the interpreter's first crash.
+fn tell() {
     inside::restore();
     // SAFETY: null, or an interpreter whose guarded call the thread is in.
     let Some(contained) = (unsafe { inside::refused().as_ref() }) else { return };
