@@ -338,7 +338,8 @@ impl Tenure {
         let runs = &self.runs;
         let limit = runs.limits.initialization_limit;
         let example = self.limited(session, EXAMPLE, limit, |_| instance.warm());
-        runs.samples.example(example.map_err(|error| self.not_started(session, EXAMPLE, error))?)?;
+        runs.samples
+            .example(example.map_err(|error| self.not_started(session, EXAMPLE, error))?)?;
         let activity = Activity::new(String::new());
         let execute = |batch| {
             self.execute(session, instance, batch, &Counters::default(), &activity);
@@ -422,7 +423,12 @@ impl Tenure {
 
     /// Takes the instance from this interpreter, unless that has been done: its requests fail, and another thread goes on in another
     /// interpreter. `noted` is called before anybody hears of it.
-    fn hand_over(&self, failure: &Failure, error: impl FnOnce() -> LoadError, noted: impl FnOnce()) {
+    fn hand_over(
+        &self,
+        failure: &Failure,
+        error: impl FnOnce() -> LoadError,
+        noted: impl FnOnce(),
+    ) {
         if self.is_claimed.swap(true, Ordering::SeqCst) {
             return;
         }

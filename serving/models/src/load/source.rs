@@ -298,7 +298,8 @@ impl Source {
         let execute = |batch| {
             let executed = instance.execute(batch, &Counters::default(), &activity, None);
             if let Executed::Crashed(crashed) = executed {
-                let crash = Crash { model: self.name(), instance: &told.name, report: &crashed.report };
+                let crash =
+                    Crash { model: self.name(), instance: &told.name, report: &crashed.report };
                 crashed.fail(&crash.failure());
             }
         };
