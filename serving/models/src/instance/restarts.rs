@@ -62,7 +62,11 @@ impl Restarts {
 
     /// What comes next, if so many crashes in a row are too many.
     pub(crate) fn next(&self, limit: Option<u32>) -> Next {
-        let counts = self.0.lock();
+        let mut counts = self.0.lock();
+        if counts.serves.is_some_and(|since| since.elapsed() >= SOON) {
+            // It did not crash this time.
+            counts.crashes = 0;
+        }
         if limit.is_some_and(|limit| counts.crashes >= limit.max(1)) {
             return Next::GivenUp(counts.crashes);
         }
