@@ -34,7 +34,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the report of a crash is waited for.
-const REPORT: Duration = Duration::from_secs(2);
+const REPORT: Duration = Duration::from_secs(5);
 
 /// The application's function for contained crashes.
 pub(crate) type CrashListener = Arc<dyn Fn(&Interpreter, &str) + Send + Sync>;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const NOTICEABLE: Duration = Duration::from_secs(1);
 
 /// How long the report of a crash on another thread is waited for.
-const REPORT: Duration = Duration::from_secs(2);
+const REPORT: Duration = Duration::from_secs(5);
 
 /// The state that the threads of an instance share.
 pub(crate) struct Runs {
