@@ -1,4 +1,4 @@
-//! Crashes of a model's code that are contained: what clients hear of them, and who learns of them.
+//! Crashes of a model's code that are contained: the words for clients, and the keepers that learn of them.
 
 use crate::execution::Keeper;
 use crate::request::{Code, Failure};
@@ -62,7 +62,7 @@ fn function(line: &str) -> Option<String> {
     Some(format!("{name} in {file}"))
 }
 
-/// Who learns of crashes in a model's interpreters.
+/// The keepers that learn of crashes in a model's interpreters.
 #[derive(Default)]
 pub(crate) struct Crashes(Mutex<Vec<Watch>>);
 

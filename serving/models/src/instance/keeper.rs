@@ -45,7 +45,7 @@ pub(crate) struct Runs {
     /// The channel that announces the first start. `None` once it was used.
     pub(crate) started: Mutex<Option<Sender<Result<(), LoadError>>>>,
     pub(crate) restarts: Restarts,
-    /// Who learns of crashes in the pool's interpreters.
+    /// The keepers that learn of crashes in the pool's interpreters.
     pub(crate) crashes: Arc<Crashes>,
 }
 

@@ -1,4 +1,4 @@
-//! When an instance is started again, and when no more.
+//! The restarts of an instance: their pauses, and their end.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ struct Counts {
     serves: Option<Instant>,
 }
 
-/// What becomes of an instance that does not serve.
+/// The next step for an instance that does not serve.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// It is started after a pause.
@@ -60,7 +60,7 @@ impl Restarts {
         counts.crashes = if is_again { counts.crashes + 1 } else { 1 };
     }
 
-    /// What comes next, if so many crashes in a row are too many.
+    /// The next step, if so many crashes in a row are too many.
     pub(crate) fn next(&self, limit: Option<u32>) -> Next {
         let mut counts = self.0.lock();
         if counts.serves.is_some_and(|since| since.elapsed() >= SOON) {

@@ -57,7 +57,7 @@ impl Interpreters {
         self.pool.as_ref().expect("it is there until the end")
     }
 
-    /// Who learns of crashes in them.
+    /// The keepers that learn of crashes in them.
     pub(crate) fn crashes(&self) -> &Arc<Crashes> {
         &self.crashes
     }
