@@ -10,6 +10,6 @@ from ._shared import Package, Shared
 
 __all__ = [
     "BrokenInterpreter", "BrokenInterpreterPool", "CrashedInterpreter", "Error", "ExecutionFailed", "Executor", "Interpreter",
-    "InterpreterError", "Interrupted", "Package", "Queue", "QueueEmpty", "QueueError", "QueueFull", "QueueNotFoundError", "RemoteError", "Shared",
-    "create_queue", "load_package",
+    "InterpreterError", "Interrupted", "Package", "Queue", "QueueEmpty", "QueueError", "QueueFull", "QueueNotFoundError",
+    "RemoteError", "Shared", "create_queue", "load_package",
 ]
