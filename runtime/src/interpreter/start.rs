@@ -19,7 +19,7 @@ use crate::payload::{self, Sink, table};
 use crate::python::Installation;
 use crate::settled_pages::{Settling, Wish};
 use crate::shared_signals::Signals;
-use crate::thread::signals::Trial;
+use crate::thread::signals::{Mask, Trial};
 use crate::thread::stack;
 use crate::{Error, Result};
 use hydrozoa_loader::{Interposition, Library, OpenFlags};
@@ -189,7 +189,13 @@ pub(crate) fn start(
     let contained = guarded.map(|guarded| guarded.contained().clone());
     if let Some(contained) = &contained {
         let (weak, on_crashed) = (weak.clone(), configuration.on_crashed.clone());
-        contained.after_crash(move || after_crash(&weak, &on_crashed));
+        let mask = Mask::current();
+        contained.after_crash(move || {
+            // The thread blocks all signals, those of faults included. The threads that it starts would, too: a crash in the next
+            // interpreter would meet no handler.
+            mask.set();
+            after_crash(&weak, &on_crashed);
+        });
     }
     inner.domain().leave_at_exit_if(move |domain| {
         contained.as_ref().is_some_and(|contained| contained.has_crashed())
