@@ -57,6 +57,7 @@ pub(crate) fn summary(report: &str) -> String {
 fn function(line: &str) -> Option<String> {
     let (_, rest) = line.trim_start().split_once(' ')?;
     let (name, place) = rest.split_once(" in ")?;
+    let place = place.split_once(", interpreter ").map_or(place, |(place, _)| place);
     let path = place.rsplit_once(" (").map_or(place, |(path, _)| path);
     let file = path.rsplit('/').next()?;
     Some(format!("{name} in {file}"))
@@ -116,6 +117,8 @@ Python stacks of interpreter 1:
         let crash = Crash { model: "m", instance: "m_0_1", report: REPORT };
         let words = format!("model 'm' (instance 'm_0_1') has crashed: {head}, {function}");
         assert_eq!(crash.failure().message, words);
+        let replaced = REPORT.replace("interpreter 1", "interpreter 1 (replacement 2)");
+        assert!(summary(&replaced).ends_with(function), "{}", summary(&replaced));
         assert_eq!(summary("hydrozoa: SIGABRT in interpreter 0"), "SIGABRT in interpreter 0");
         assert_eq!(summary(""), "the log has the report");
     }

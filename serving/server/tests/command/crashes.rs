@@ -57,7 +57,7 @@ fn the_command_contains_crashes_if_it_should_and_logs_the_report() {
     process.line("model 'm' (instance 'm_0_0') has crashed: SIGSEGV in interpreter 0");
     process.line("Native stack (most recent call first):");
     process.line("string_at+0x");
-    process.line("model.py\", line 15 in execute");
+    process.line("model.py\", line 12 in execute");
     client.serves(2.0);
     process.line("another instance serves in its place");
     client.ask(-1.0).error(500);
