@@ -889,7 +889,7 @@ enum hz_status hz_workers_enlist(const struct hz_workers *workers,
 // is put in its place first.
 //
 // If the interpreter crashes in a call (hz_builder_contain_crashes), that call and the worker's own ones fail with
-// HZ_ERROR_CRASHED, and the worker ends: hz_workers_lost.
+// HZ_ERROR_CRASHED, and the worker ends: hz_workers_lost. A call that waits for it to open runs when another worker is free.
 enum hz_status hz_workers_start(const struct hz_workers *workers,
                                 size_t number,
                                 const struct hz_pool *pool,

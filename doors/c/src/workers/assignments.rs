@@ -97,15 +97,15 @@ impl<C, R> Assignments<C, R> {
         self.workers.len() - 1
     }
 
-    /// A worker runs nothing more, and another one may come in its place. Returns its own calls, and the one that waits for it to
-    /// open.
+    /// A worker runs nothing more, and another one may come in its place. Returns its own calls. The call that waits for it to open
+    /// waits for another one.
     pub(crate) fn lose(&mut self, number: usize) -> Vec<Begun<C, R>> {
         let worker = &mut self.workers[number];
         (worker.is_open, worker.is_over) = (false, true);
-        let (mut own, held) = (std::mem::take(&mut worker.own), worker.held.take());
+        let mut own = std::mem::take(&mut worker.own);
         self.lost.push_back(number);
         self.most += usize::from(self.most > 0);
-        held.into_iter().chain(std::iter::from_fn(|| Begun::first(&mut own))).collect()
+        std::iter::from_fn(|| Begun::first(&mut own)).collect()
     }
 
     /// No call begins from now on. Returns those that have not begun, or wait for a worker to open.

@@ -95,7 +95,7 @@ pub unsafe extern "C" fn hz_workers_enlist(
 /// is put in its place first.
 ///
 /// If the interpreter crashes in a call (hz_builder_contain_crashes), that call and the worker's own ones fail with
-/// HZ_ERROR_CRASHED, and the worker ends: hz_workers_lost.
+/// HZ_ERROR_CRASHED, and the worker ends: hz_workers_lost. A call that waits for it to open runs when another worker is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_workers_start(
     workers: Option<&hz_workers>,
