@@ -82,6 +82,9 @@ typedef enum hz_status {
   HZ_ERROR_SYSTEM = 16,
   // A defect of the library. The process is sound; free the objects that the call used.
   HZ_ERROR_PANIC = 17,
+  // Code of the interpreter has crashed, in this call or before, and the crash was contained: hz_builder_contain_crashes,
+  // hz_error_report. Free the interpreter's sessions and objects, and use another one.
+  HZ_ERROR_CRASHED = 18,
 } hz_status;
 
 // How far a call has come.
@@ -289,6 +292,10 @@ const char *hz_error_type_name(const struct hz_error *error);
 // through Python; else "". It lives as long as the error. "" for NULL.
 const char *hz_error_traceback(const struct hz_error *error);
 
+// The report of the crash for HZ_ERROR_CRASHED: the signal, the registers, the native stack and the stacks of Python. "" for
+// other errors and for NULL. It lives as long as the error.
+const char *hz_error_report(const struct hz_error *error);
+
 // Frees an error. NULL is allowed.
 void hz_error_free(struct hz_error *error);
 
@@ -356,6 +363,15 @@ enum hz_status hz_builder_x_option(struct hz_builder *builder, const char *optio
 
 // Whether the pool replaces an interpreter whose call ignores its interrupt. Off by default.
 enum hz_status hz_builder_replace_stuck(struct hz_builder *builder, bool replace, struct hz_error **error);
+
+// Whether a crash in an interpreter's native code is HZ_ERROR_CRASHED of the calls into it, where nothing that all share is
+// damaged (docs/hosting.md). Off by default: a crash ends the process.
+enum hz_status hz_builder_contain_crashes(struct hz_builder *builder,
+                                          bool contain,
+                                          struct hz_error **error);
+
+// Whether the pool replaces an interpreter that has crashed. On by default.
+enum hz_status hz_builder_replace_crashed(struct hz_builder *builder, bool replace, struct hz_error **error);
 
 // Starts the interpreters. The caller owns `pool`, and keeps the builder, which may build more pools.
 enum hz_status hz_builder_build(const struct hz_builder *builder, struct hz_pool **pool, struct hz_error **error);
@@ -536,6 +552,9 @@ enum hz_status hz_pool_close(struct hz_pool *pool, uint64_t milliseconds, struct
 // Gives the pool up. NULL is allowed. An interpreter ends when nothing uses it: no session, no buffer, no tensor of
 // hz_object_to_dlpack, no package and no movable. This waits for the end of those that nothing else uses.
 void hz_pool_free(struct hz_pool *pool);
+
+// Whether code of the session's interpreter has crashed, and the crash was contained. Any thread may ask. False for NULL.
+bool hz_session_has_crashed(const struct hz_session *session);
 
 // Imports a module by its full name, as importlib.import_module does. The caller owns `module`, which may be NULL.
 enum hz_status hz_session_import(const struct hz_session *session,
@@ -866,13 +885,22 @@ enum hz_status hz_workers_enlist(const struct hz_workers *workers,
 
 // Starts the thread of a worker, with a session on the interpreter at `index` of the pool. The function's module gets the
 // object of hz_session_companion, as `companion`. The worker runs its own calls, and after hz_workers_open also those for
-// any worker. If the interpreter cannot be used, its own calls fail and say why.
+// any worker. If the interpreter cannot be used, its own calls fail and say why. If the interpreter at `index` has crashed, another one
+// is put in its place first.
+//
+// If the interpreter crashes in a call (hz_builder_contain_crashes), that call and the worker's own ones fail with
+// HZ_ERROR_CRASHED, and the worker ends: hz_workers_lost. A call that waits for it to open runs when another worker is free.
 enum hz_status hz_workers_start(const struct hz_workers *workers,
                                 size_t number,
                                 const struct hz_pool *pool,
                                 size_t index,
                                 const char *name,
                                 struct hz_error **error);
+
+// Writes the number of a worker that has ended since its interpreter has crashed to `number`, each once. False if there is none. Another
+// worker may be enlisted in its place: it does not count among the `most` of hz_workers_new.
+bool hz_workers_lost(const struct hz_workers *workers,
+                     size_t *number);
 
 // From now on the worker also takes calls for any worker.
 void hz_workers_open(const struct hz_workers *workers, size_t number);

@@ -60,6 +60,8 @@ public:
     const char *message() const noexcept { return hz_error_message(error_.get()); }
     // As Python prints it, or "".
     const char *traceback() const noexcept { return hz_error_traceback(error_.get()); }
+    // Of a crash, or "".
+    const char *report() const noexcept { return hz_error_report(error_.get()); }
     const hz_error *get() const noexcept { return error_.get(); }
 
 private:
@@ -72,11 +74,21 @@ private:
     std::shared_ptr<hz_error> error_;
 };
 
+// Code of the interpreter has crashed, and the crash was contained: HZ_ERROR_CRASHED.
+class CrashedError : public Error {
+public:
+    using Error::Error;
+};
+
 // Calls `function(arguments..., &error)`, and throws its error.
 template <class Function, class... Arguments>
 void check(Function &&function, Arguments... arguments) {
     hz_error *error = nullptr;
-    if (function(arguments..., &error) != HZ_OK) {
+    hz_status status = function(arguments..., &error);
+    if (status == HZ_ERROR_CRASHED) {
+        throw CrashedError(error);
+    }
+    if (status != HZ_OK) {
         throw Error(error);
     }
 }
@@ -294,6 +306,8 @@ public:
         return detail::made<Object>(hz_session_run, get(), code, file_name);
     }
     Object eval(const char *expression) const { return detail::made<Object>(hz_session_eval, get(), expression); }
+    // Whether code of its interpreter has crashed, and the crash was contained.
+    bool has_crashed() const noexcept { return hz_session_has_crashed(get()); }
     Object object(const Argument &value) const {
         return detail::made<Object>(hz_session_object, get(), &value.value());
     }
@@ -417,6 +431,8 @@ public:
     Builder &memory_limit(std::size_t bytes) { return set(hz_builder_memory_limit, bytes); }
     Builder &settle_in(const char *directory) { return set(hz_builder_settle_in, directory); }
     Builder &replace_stuck(bool replace) { return set(hz_builder_replace_stuck, replace); }
+    Builder &contain_crashes(bool contain) { return set(hz_builder_contain_crashes, contain); }
+    Builder &replace_crashed(bool replace) { return set(hz_builder_replace_crashed, replace); }
 
     Pool build() const { return detail::made<Pool>(hz_builder_build, get()); }
 

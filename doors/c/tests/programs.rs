@@ -186,6 +186,12 @@ fn settings_and_operations_have_their_effects_in_cpp() {
 }
 
 #[test]
+fn a_crash_in_an_interpreter_is_an_error_and_the_program_goes_on() {
+    let source = "tests/programs/crashes.cpp";
+    prints_what_it_should(source, &mut command(&compile(source)));
+}
+
+#[test]
 fn a_program_is_linked_with_the_static_library() {
     let source = package().join("examples/json.c");
     let program = scratch().join("static");

@@ -100,6 +100,13 @@ struct Limited {
     /// Move memory of warm instances to files in this folder, which should be on a local disk
     #[arg(long, value_name = "DIR")]
     settle: Option<PathBuf>,
+    /// Make a crash in a model's native code an error of its requests, and replace the instance. Without it a crash ends the server
+    #[arg(long)]
+    contain_crashes: bool,
+    /// With --contain-crashes: crashes in a row, each within ten seconds of serving, after which an instance is given up until its
+    /// model is loaded again. 0 for no limit
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    crash_limit: u32,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -127,6 +134,8 @@ impl Limited {
             ensure!(folder.is_dir(), "--settle: {} is not a folder", folder.display());
         }
         defaults.settle.clone_from(&self.settle);
+        defaults.contain_crashes = self.contain_crashes;
+        defaults.crash_limit = Some(self.crash_limit).filter(|limit| *limit > 0);
         Ok(defaults)
     }
 }

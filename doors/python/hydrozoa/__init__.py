@@ -4,12 +4,12 @@ from _hydrozoa_queue import Queue, QueueEmpty, QueueError, QueueFull, QueueNotFo
 
 from ._executor import BrokenInterpreterPool, Executor, load_package
 from ._interpreter import ExecutionFailed, Interpreter, InterpreterError
-from ._library import BrokenInterpreter, Error, Interrupted
+from ._library import BrokenInterpreter, CrashedInterpreter, Error, Interrupted
 from ._pool import RemoteError
 from ._shared import Package, Shared
 
 __all__ = [
-    "BrokenInterpreter", "BrokenInterpreterPool", "Error", "ExecutionFailed", "Executor", "Interpreter", "InterpreterError",
-    "Interrupted", "Package", "Queue", "QueueEmpty", "QueueError", "QueueFull", "QueueNotFoundError", "RemoteError", "Shared",
-    "create_queue", "load_package",
+    "BrokenInterpreter", "BrokenInterpreterPool", "CrashedInterpreter", "Error", "ExecutionFailed", "Executor", "Interpreter",
+    "InterpreterError", "Interrupted", "Package", "Queue", "QueueEmpty", "QueueError", "QueueFull", "QueueNotFoundError",
+    "RemoteError", "Shared", "create_queue", "load_package",
 ]

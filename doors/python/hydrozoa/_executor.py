@@ -52,12 +52,15 @@ class Executor(Base):
     unless variables such as OMP_NUM_THREADS say otherwise. Interpreters have the environment variables of this process as
     they are when the first call begins. `settle_in` is a directory on a local disk for settle().
 
+    With `contain_crashes` a crash in an interpreter's native code is a `CrashedInterpreter` of the call that it has met, where nothing
+    that all share is damaged, and another interpreter starts when a call needs it. Otherwise a crash ends the process.
+
     Functions, arguments and results go as pickles. Arrays, and tensors in main memory, are not copied: arguments are read-only
     in the interpreter, results are writable.
     """
 
     def __init__(self, max_workers=None, initializer=None, initargs=(), *, thread_name_prefix="", python=None, venv=None,
-                 import_profile=None, inner_threads=None, settle_in=None):
+                 import_profile=None, inner_threads=None, settle_in=None, contain_crashes=False):
         refuse_inside()
         if max_workers is None:
             max_workers = len(os.sched_getaffinity(0))
@@ -68,7 +71,7 @@ class Executor(Base):
         budget(max_workers, inner_threads)
         self._max_workers = max_workers
         options = dict(python=python, venv=venv, import_profile=import_profile, inner_threads=inner_threads,
-                       settle_in=settle_in)
+                       settle_in=settle_in, contain_crashes=contain_crashes)
         begun = pickling.dumps((initializer, tuple(initargs), {})) if initializer is not None else None
         names = thread_name_prefix or f"hydrozoa-{next(_counter)}"
         self._workers = Workers(max_workers, lambda: Pool(max_workers, **options), begun, names)

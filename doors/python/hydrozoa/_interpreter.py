@@ -37,14 +37,16 @@ _numbers = itertools.count(1)
 class Interpreter:
     """An interpreter of this process, with a GIL of its own. Any thread may call it, several at once.
 
-    The options are those of `Executor`. The interpreter ends when it is closed, or forgotten.
+    The options are those of `Executor`. The interpreter ends when it is closed, or forgotten. After a contained crash all calls are a
+    `CrashedInterpreter`: what its `__main__` had is lost.
     """
 
-    def __init__(self, *, python=None, venv=None, import_profile=None, inner_threads=None, settle_in=None):
+    def __init__(self, *, python=None, venv=None, import_profile=None, inner_threads=None, settle_in=None,
+                 contain_crashes=False):
         self._id = next(_numbers)
         self._pool = Pool(
             1, python=python, venv=venv, import_profile=import_profile, inner_threads=inner_threads,
-            settle_in=settle_in,
+            settle_in=settle_in, contain_crashes=contain_crashes,
         )
         # A session of each thread that calls.
         self._own = threading.local()

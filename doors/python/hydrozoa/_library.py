@@ -7,6 +7,7 @@ interpreter while it has that GIL.
 import ctypes
 import os
 import weakref
+from concurrent.futures import BrokenExecutor
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
@@ -21,6 +22,13 @@ class BrokenInterpreter(Error):
     """The interpreter has ended, or did not start."""
 
 
+class CrashedInterpreter(BrokenInterpreter, BrokenExecutor):
+    """Native code of the interpreter has crashed, in this call or before, and the crash was contained. `report` is the report of
+    the crash: the signal, the native stack, and the stacks of Python."""
+
+    report = ""
+
+
 class Interrupted(Error):
     """The call was interrupted, or has exceeded its time limit."""
 
@@ -28,9 +36,9 @@ class Interrupted(Error):
 STATUSES = {
     1: "INVALID_ARGUMENT", 2: "THREAD", 3: "PYTHON", 4: "INTERRUPTED", 5: "DEADLINE", 6: "CONVERT", 7: "FOREIGN", 8: "ENDED",
     9: "BUSY", 10: "IN_USE", 11: "NO_SUCH_INTERPRETER", 12: "PYTHON_NOT_FOUND", 13: "START", 14: "CONFIGURATION", 15: "PACKAGE",
-    16: "SYSTEM", 17: "PANIC",
+    16: "SYSTEM", 17: "PANIC", 18: "CRASHED",
 }
-_CLASSES = {4: Interrupted, 5: Interrupted, 8: BrokenInterpreter, 13: BrokenInterpreter}
+_CLASSES = {4: Interrupted, 5: Interrupted, 8: BrokenInterpreter, 13: BrokenInterpreter, 18: CrashedInterpreter}
 
 
 class _Data(ctypes.Union):
@@ -75,6 +83,8 @@ _CHECKED = {
     "hz_builder_environment": (_handle, POINTER(c_char_p), c_size_t),
     "hz_builder_import_profile": (_handle, _text),
     "hz_builder_settle_in": (_handle, _text),
+    "hz_builder_contain_crashes": (_handle, c_bool),
+    "hz_builder_replace_crashed": (_handle, c_bool),
     "hz_builder_build": (_handle, _out),
     "hz_pool_acquire_on": (_handle, c_size_t, _out),
     "hz_pool_settle": (_handle, POINTER(c_uint64)),
@@ -118,9 +128,11 @@ _PLAIN = {
     "hz_error_message": ((_handle,), _text),
     "hz_error_type_name": ((_handle,), _text),
     "hz_error_traceback": ((_handle,), _text),
+    "hz_error_report": ((_handle,), _text),
     "hz_interrupt_handle_interrupt": ((_handle,), c_bool),
     "hz_pool_size": ((_handle,), c_size_t),
     "hz_workers_open": ((_handle, c_size_t), None),
+    "hz_workers_lost": ((_handle, POINTER(c_size_t)), c_bool),
     "hz_workers_collect": ((_handle, POINTER(c_uint64), c_size_t), c_size_t),
     "hz_workers_interrupt": ((_handle, c_size_t), c_bool),
     "hz_workers_close": ((_handle,), None),
@@ -204,6 +216,8 @@ def taken(status, error):
         exception = _CLASSES.get(status, Error)(message)
         exception.status = f"HZ_ERROR_{STATUSES.get(status, status)}"
         traceback = library.hz_error_traceback(error).decode(errors="replace")
+        if isinstance(exception, CrashedInterpreter):
+            exception.report = library.hz_error_report(error).decode(errors="replace")
         if traceback and hasattr(exception, "add_note"):
             exception.add_note(f"In the interpreter:\n{traceback}")
         return exception

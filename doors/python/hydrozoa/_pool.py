@@ -113,7 +113,8 @@ def _value(is_value, value):
 class Pool:
     """Interpreters of one configuration."""
 
-    def __init__(self, count, *, python=None, venv=None, import_profile=None, inner_threads=None, settle_in=None):
+    def __init__(self, count, *, python=None, venv=None, import_profile=None, inner_threads=None, settle_in=None,
+                 contain_crashes=False):
         refuse_inside()
         threads, is_asked_for = budget(count, inner_threads), inner_threads is not None
         # The thread count that an interpreter passes to libraries that do not read its environment.
@@ -134,6 +135,10 @@ class Pool:
                 check("hz_builder_import_profile", builder, os.fsencode(import_profile))
             if settle_in is not None:
                 check("hz_builder_settle_in", builder, os.fsencode(settle_in))
+            if contain_crashes:
+                check("hz_builder_contain_crashes", builder, True)
+                # A worker does it, and makes the new interpreter ready.
+                check("hz_builder_replace_crashed", builder, False)
             self._owned = Owned("pool", made("hz_builder_build", builder))
         finally:
             library.hz_builder_free(builder)

@@ -246,6 +246,9 @@ class Workers:
         self.pool = None
         self.broken = None
         self._open = []
+        # The interpreters that no worker has, and which one each worker has.
+        self._free = collections.deque(range(most))
+        self._places = {}
         self.collector = None
 
     def submit(self, data, views):
@@ -322,6 +325,7 @@ class Workers:
 
     def _enlist(self):
         """Starts workers for calls that wait."""
+        self._let_go()
         while self.count < self._most and self.broken is None:
             # First, since settle() waits for those that start.
             self.count += 1
@@ -335,13 +339,24 @@ class Workers:
             except Exception as error:
                 self.broke(error)
 
+    def _let_go(self):
+        """Forgets workers whose interpreters have crashed."""
+        number = c_size_t()
+        while library.hz_workers_lost(self._handle, byref(number)):
+            lost = number.value
+            self._free.append(self._places.pop(lost))
+            if lost in self._open:
+                self._open.remove(lost)
+            self.count -= 1
+
     def _start(self, number):
         pool = self.usable_pool()
+        place = self._places[number] = self._free.popleft()
         self._queue(_Beginning(self, number, self._initializer is None), number, *greeting(pool))
         if self._initializer is not None:
             self._queue(_Beginning(self, number, True), number, *self._initializer)
         owned = pool.owned()
-        check("hz_workers_start", self._handle, number, owned.value, number, f"{self._names}_{number}".encode())
+        check("hz_workers_start", self._handle, number, owned.value, place, f"{self._names}_{number}".encode())
 
     def usable_pool(self):
         """The pool. The first use makes it."""

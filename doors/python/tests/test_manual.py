@@ -26,7 +26,9 @@ class Manual(unittest.TestCase):
         self.assertEqual(printed, expected)
 
     def test_the_programs_of_the_manual_print_what_they_should(self):
-        self.run_programs("docs/python.md", ["[1, 2, 3]\n2000000.0\n", "[0 2 4 6]\n", "3.0\n3.0 0.0\n", "[1, 2]\n"])
+        self.run_programs("docs/python.md", [
+            "[1, 2, 3]\n2000000.0\n", "CrashedInterpreter 1\n", "[0 2 4 6]\n", "3.0\n3.0 0.0\n", "[1, 2]\n",
+        ])
 
     def test_the_program_of_the_readme_prints_what_it_should(self):
         self.run_programs("README.md", ["2000000.0\n"])

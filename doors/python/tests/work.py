@@ -198,3 +198,33 @@ def told(count, writer):
     array = numpy.ones(count)
     weakref.finalize(array, os.write, writer, b"x")
     return array
+
+
+def crash(*_):
+    """Reads address 0, in C."""
+    import ctypes
+    ctypes.string_at(0)
+
+
+def crash_later():
+    threading.Timer(0.05, crash).start()
+
+
+def keep(*values):
+    kept.extend(values)
+
+
+def kept_sum():
+    return int(kept[0].sum())
+
+
+def get_from(queue):
+    return queue.get(timeout=10)
+
+
+def get_and_crash_beside(queue):
+    """Crashes while another thread waits for a message."""
+    thread = threading.Thread(target=queue.get)
+    thread.start()
+    time.sleep(0.2)
+    crash()

@@ -94,7 +94,20 @@ fn own() -> libc::sigaction {
     action.sa_sigaction = handle as *const () as usize;
     // A fault of the report itself is to be seen.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+    block_others(&mut action);
     action
+}
+
+/// No other signal is handled meanwhile. The handler goes to the stack for reports, so the kernel would take its thread's stack
+/// for signals for free, and put the next signal's frame in the place of the one that the handler reads and changes.
+fn block_others(action: &mut libc::sigaction) {
+    // SAFETY: the set is valid, and so are the signals.
+    unsafe {
+        libc::sigfillset(&mut action.sa_mask);
+        for signal in SIGNALS {
+            libc::sigdelset(&mut action.sa_mask, signal);
+        }
+    }
 }
 
 pub(super) fn current(signal: c_int) -> libc::sigaction {
@@ -186,6 +199,7 @@ pub(super) fn install_for(
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    block_others(&mut action);
     set(signal, &action);
 }
 

@@ -17,7 +17,7 @@ pub(crate) mod whereabouts;
 pub(crate) use attach::{
     Attached, called_by_anybody, called_from_python, entered_from_python, without_gil,
 };
-pub(crate) use start::{Configuration, Flags, run_command, start};
+pub(crate) use start::{Configuration, Flags, OnCrashed, run_command, start};
 pub use weak::WeakInterpreter;
 
 use crate::crash::contain::Guarded;

@@ -19,16 +19,40 @@ use crate::payload::{self, Sink, table};
 use crate::python::Installation;
 use crate::settled_pages::{Settling, Wish};
 use crate::shared_signals::Signals;
-use crate::thread::signals::Trial;
+use crate::thread::signals::{Mask, Trial};
 use crate::thread::stack;
 use crate::{Error, Result};
 use hydrozoa_loader::{Interposition, Library, OpenFlags};
 use std::ffi::{OsStr, OsString, c_int};
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the report of a crash is waited for.
+const REPORT: Duration = Duration::from_secs(5);
+
+/// The application's function for contained crashes.
+pub(crate) type CrashListener = Arc<dyn Fn(&Interpreter, &str) + Send + Sync>;
+
+/// The reaction to a contained crash.
+#[derive(Clone, Default)]
+pub(crate) struct OnCrashed {
+    pub(crate) listener: Option<CrashListener>,
+    /// Puts another interpreter in the place of this one.
+    pub(crate) replace: Option<fn(&Interpreter)>,
+}
+
+impl fmt::Debug for OnCrashed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut described = formatter.debug_struct("OnCrashed");
+        described.field("replace", &self.replace.is_some()).finish_non_exhaustive()
+    }
+}
 
 /// The settings with which interpreters start.
 #[derive(Clone, Debug)]
@@ -57,8 +81,8 @@ pub(crate) struct Configuration {
     pub(crate) on_stuck: OnStuck,
     /// Whether a crash of its code is contained.
     pub(crate) contains_crashes: bool,
-    /// Puts another interpreter in the place of one that has crashed.
-    pub(crate) replace_crashed: Option<fn(&Interpreter)>,
+    /// The reaction to a contained crash.
+    pub(crate) on_crashed: OnCrashed,
     /// When and where it is settled.
     pub(crate) settling: Wish,
     /// The treatment of imports, if not plain Python's.
@@ -102,7 +126,7 @@ impl Configuration {
             device_memory: None,
             on_stuck: OnStuck::default(),
             contains_crashes: false,
-            replace_crashed: None,
+            on_crashed: OnCrashed::default(),
             settling: Wish::default(),
             imports: None,
             flags: Flags::default(),
@@ -164,8 +188,14 @@ pub(crate) fn start(
     let weak = Arc::downgrade(&inner);
     let contained = guarded.map(|guarded| guarded.contained().clone());
     if let Some(contained) = &contained {
-        let (weak, replace) = (weak.clone(), configuration.replace_crashed);
-        contained.after_crash(move || after_crash(&weak, replace));
+        let (weak, on_crashed) = (weak.clone(), configuration.on_crashed.clone());
+        let mask = Mask::current();
+        contained.after_crash(move || {
+            // The thread blocks all signals, those of faults included. The threads that it starts would, too: a crash in the next
+            // interpreter would meet no handler.
+            mask.set();
+            after_crash(&weak, &on_crashed);
+        });
     }
     inner.domain().leave_at_exit_if(move |domain| {
         contained.as_ref().is_some_and(|contained| contained.has_crashed())
@@ -191,15 +221,34 @@ fn guarded(
 }
 
 /// After the first crash of an interpreter, on a thread of its own.
-fn after_crash(interpreter: &Weak<Inner>, replace: Option<fn(&Interpreter)>) {
+fn after_crash(interpreter: &Weak<Inner>, on_crashed: &OnCrashed) {
     let Some(inner) = interpreter.upgrade() else { return };
     inner.domain().silence();
     let interpreter = Interpreter(inner);
     tracing::error!(interpreter = interpreter.name(), "has crashed, which is contained");
     // Those who wait for it shall look for another one.
     interpreter.0.leases().wake();
-    if let Some(replace) = replace {
+    if let Some(listener) = &on_crashed.listener {
+        listener(&interpreter, &report_of(&interpreter));
+    }
+    if let Some(replace) = on_crashed.replace {
         replace(&interpreter);
+    }
+}
+
+/// The report of an interpreter's crash, which may come a moment after the crash.
+fn report_of(interpreter: &Interpreter) -> String {
+    let session = interpreter.session();
+    let end = Instant::now() + REPORT;
+    loop {
+        // A refused call has it.
+        match session.import("sys") {
+            Err(Error::Crashed { report }) if report.is_empty() && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(Error::Crashed { report }) => return report,
+            _ => return String::new(),
+        }
     }
 }
 

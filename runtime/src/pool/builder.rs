@@ -4,7 +4,7 @@ use super::{Pool, no_interpreters};
 use crate::Result;
 use crate::environment::{Environment, Variables};
 use crate::imports::{ImportMode, Imports};
-use crate::interpreter::{Configuration, Flags, Interpreter, Queue};
+use crate::interpreter::{Configuration, Flags, Interpreter, OnCrashed, Queue};
 use crate::interrupt::{OnStuck, Stuck};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation};
@@ -32,6 +32,7 @@ pub struct Builder {
     on_stuck: OnStuck,
     contains_crashes: bool,
     leaves_crashed: bool,
+    on_crashed: OnCrashed,
     memory: Option<NonZeroUsize>,
     device_memory: Option<NonZeroUsize>,
     settling: Wish,
@@ -318,6 +319,17 @@ impl Builder {
         self
     }
 
+    /// Calls `function` once for each interpreter that has crashed, if the crash was contained ([`Builder::contain_crashes`]), with
+    /// the report. It runs on a thread of its own, as soon as the interpreter refuses calls and before the pool replaces it. Drop
+    /// handles of the interpreter that the function has made.
+    pub fn on_crashed(
+        mut self,
+        function: impl Fn(&Interpreter, &str) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_crashed.listener = Some(Arc::new(function));
+        self
+    }
+
     /// Whether the pool replaces an interpreter that has crashed ([`Pool::replace`]). The default is `true`.
     pub fn replace_crashed(mut self, replace: bool) -> Self {
         self.leaves_crashed = !replace;
@@ -356,7 +368,10 @@ impl Builder {
             libraries: self.libraries,
             on_stuck: self.on_stuck,
             contains_crashes: self.contains_crashes,
-            replace_crashed: (!self.leaves_crashed).then_some(replace_crashed as fn(&Interpreter)),
+            on_crashed: OnCrashed {
+                replace: (!self.leaves_crashed).then_some(replace_crashed as fn(&Interpreter)),
+                ..self.on_crashed
+            },
             memory: self.memory,
             device_memory: self.device_memory,
             settling: self.settling,

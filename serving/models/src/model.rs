@@ -4,14 +4,13 @@ use crate::config::{ModelConfig, fitting, instances};
 use crate::execution::watchdog;
 use crate::figures::{Activity, BatchStatistics, Counters, InstanceState, Latencies, Statistics};
 use crate::host::Respond;
-use crate::instance::{Condition, Health, PATIENCE, Readiness, Runs};
+use crate::instance::{Condition, Health, PATIENCE, Readiness, Restarts, Runs};
 use crate::load::{Content, Interpreters, LoadError, Prepared, Samples, Source};
 use crate::python;
 use crate::queue::{Begun, Pending, Refusal, Scheduler};
 use crate::request::{Code, Event, Failure, Request};
 use hydrozoa::Pool;
 use parking_lot::Mutex;
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -54,7 +53,7 @@ impl Model {
             interpreters: Mutex::new(Some(interpreters.clone())),
             _made: source.made.clone(),
         });
-        let started = model.start(source, interpreters.pool(), content);
+        let started = model.start(source, &interpreters, content);
         drop(interpreters);
         if started.is_err() {
             model.unload();
@@ -63,7 +62,12 @@ impl Model {
     }
 
     /// Starts a thread for each instance, and waits until all have initialized their object and are warm.
-    fn start(&self, source: &Source, pool: &Pool, content: Content) -> Result<(), LoadError> {
+    fn start(
+        &self,
+        source: &Source,
+        interpreters: &Interpreters,
+        content: Content,
+    ) -> Result<(), LoadError> {
         let all = instances(self.config.instance_groups());
         let end_from = |index| {
             (index..all.len()).for_each(|index| self.health.set(index, Condition::Ended));
@@ -73,7 +77,7 @@ impl Model {
         let (sender, started) = channel();
         for (index, (name, kind, device)) in all.iter().cloned().enumerate() {
             let runs = Arc::new(Runs {
-                pool: pool.clone(),
+                pool: interpreters.pool().clone(),
                 index,
                 name,
                 kind,
@@ -90,7 +94,8 @@ impl Model {
                 health: self.health.clone(),
                 readiness: self.readiness[index].clone(),
                 started: Mutex::new(Some(sender.clone())),
-                failures: AtomicU32::new(0),
+                restarts: Restarts::default(),
+                crashes: interpreters.crashes().clone(),
             });
             let started = runs.start(true).inspect_err(|_| end_from(index));
             started.map_err(|error| source.no_thread(error))?;
@@ -149,7 +154,8 @@ impl Model {
         .collect()
     }
 
-    /// Whether all instances serve. An instance that did not react to an interrupt does not, until another one replaces it.
+    /// Whether all instances serve. An instance that did not react to an interrupt, or has crashed, does not, until another one
+    /// replaces it.
     pub fn is_ready(&self) -> bool {
         self.problem().is_none()
     }
@@ -191,7 +197,8 @@ impl Model {
         })
     }
 
-    /// How many instances were replaced since it was loaded: they were stuck, or their memory was at its limit.
+    /// How many instances were replaced since it was loaded: they were stuck, their memory was at its limit, or they have
+    /// crashed.
     pub fn replacements(&self) -> u64 {
         self.health.replacements()
     }

@@ -16,6 +16,7 @@ pub struct hz_error {
     pub(crate) message: CString,
     type_name: CString,
     traceback: CString,
+    report: CString,
     exception: Option<Exception>,
 }
 
@@ -26,7 +27,8 @@ impl hz_error {
     }
 
     fn new(failure: &Failure) -> Self {
-        let (mut type_name, mut traceback, mut exception) = (String::new(), "", None);
+        let (mut type_name, mut exception) = (String::new(), None);
+        let (mut traceback, mut report) = ("", "");
         let message = match failure {
             Failure::Misuse(_, message) | Failure::Panic(message) => message.clone(),
             Failure::Runtime(error) => {
@@ -37,6 +39,10 @@ impl hz_error {
                         type_name.clone_from(name);
                         message.clone()
                     }
+                    runtime::Error::Crashed { report: text } => {
+                        report = text;
+                        crashed(text)
+                    }
                     other => other.to_string(),
                 }
             }
@@ -46,9 +52,17 @@ impl hz_error {
             message: text(&message),
             type_name: text(&type_name),
             traceback: text(traceback),
+            report: text(report),
             exception,
         }
     }
+}
+
+/// The message of a crash: the report's first line.
+fn crashed(report: &str) -> String {
+    let first = report.lines().next().unwrap_or_default();
+    let what = first.strip_prefix("hydrozoa: ").unwrap_or("a crash");
+    format!("the interpreter has crashed (hz_error_report has the report): {what}")
 }
 
 /// A text for C, in which a zero is written as `\0`.
@@ -83,6 +97,13 @@ pub extern "C" fn hz_error_type_name(error: Option<&hz_error>) -> *const c_char 
 #[unsafe(no_mangle)]
 pub extern "C" fn hz_error_traceback(error: Option<&hz_error>) -> *const c_char {
     error.map_or(c"".as_ptr(), |error| error.traceback.as_ptr())
+}
+
+/// The report of the crash for HZ_ERROR_CRASHED: the signal, the registers, the native stack and the stacks of Python. "" for
+/// other errors and for NULL. It lives as long as the error.
+#[unsafe(no_mangle)]
+pub extern "C" fn hz_error_report(error: Option<&hz_error>) -> *const c_char {
+    error.map_or(c"".as_ptr(), |error| error.report.as_ptr())
 }
 
 /// Frees an error. NULL is allowed.

@@ -41,6 +41,11 @@ impl Failure {
         failure
     }
 
+    /// The interpreter has crashed.
+    pub(crate) fn is_crash(&self) -> bool {
+        self.status() == hz_status::HZ_ERROR_CRASHED
+    }
+
     pub(crate) fn status(&self) -> hz_status {
         match self {
             Self::Misuse(status, _) => *status,

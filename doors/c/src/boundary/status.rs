@@ -42,6 +42,9 @@ pub enum hz_status {
     HZ_ERROR_SYSTEM = 16,
     /// A defect of the library. The process is sound; free the objects that the call used.
     HZ_ERROR_PANIC = 17,
+    /// Code of the interpreter has crashed, in this call or before, and the crash was contained: hz_builder_contain_crashes,
+    /// hz_error_report. Free the interpreter's sessions and objects, and use another one.
+    HZ_ERROR_CRASHED = 18,
 }
 
 impl hz_status {
@@ -54,6 +57,7 @@ impl hz_status {
             Error::Convert { .. } => Self::HZ_ERROR_CONVERT,
             Error::Foreign { .. } => Self::HZ_ERROR_FOREIGN,
             Error::Ended { .. } => Self::HZ_ERROR_ENDED,
+            Error::Crashed { .. } => Self::HZ_ERROR_CRASHED,
             Error::Busy { .. } => Self::HZ_ERROR_BUSY,
             Error::InUse { .. } => Self::HZ_ERROR_IN_USE,
             Error::NoSuchInterpreter { .. } => Self::HZ_ERROR_NO_SUCH_INTERPRETER,

@@ -232,6 +232,27 @@ pub unsafe extern "C" fn hz_builder_replace_stuck(
     guarded!(error, change(builder, |builder| Ok(builder.replace_stuck(replace))))
 }
 
+/// Whether a crash in an interpreter's native code is HZ_ERROR_CRASHED of the calls into it, where nothing that all share is
+/// damaged (docs/hosting.md). Off by default: a crash ends the process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_builder_contain_crashes(
+    builder: Option<&mut hz_builder>,
+    contain: bool,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    guarded!(error, change(builder, |builder| Ok(builder.contain_crashes(contain))))
+}
+
+/// Whether the pool replaces an interpreter that has crashed. On by default.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_builder_replace_crashed(
+    builder: Option<&mut hz_builder>,
+    replace: bool,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    guarded!(error, change(builder, |builder| Ok(builder.replace_crashed(replace))))
+}
+
 /// Starts the interpreters. The caller owns `pool`, and keeps the builder, which may build more pools.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_builder_build(

@@ -90,6 +90,12 @@ pub(crate) fn object_of(
     object_in(session, out, |session| action(&object.handle().attach(session)?))
 }
 
+/// Whether code of the session's interpreter has crashed, and the crash was contained. Any thread may ask. False for NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn hz_session_has_crashed(session: Option<&hz_session>) -> bool {
+    session.is_some_and(|session| session.session.interpreter().has_crashed())
+}
+
 /// Imports a module by its full name, as importlib.import_module does. The caller owns `module`, which may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_session_import(

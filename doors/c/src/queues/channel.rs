@@ -73,6 +73,12 @@ impl Channel {
         Some(message)
     }
 
+    /// Puts a message that was taken in vain in front of the others.
+    pub(crate) fn put_back(&self, message: Message) {
+        self.state().messages.push_front(message);
+        self.has_message.notify_one();
+    }
+
     fn state(&self) -> MutexGuard<'_, Messages> {
         // Each change is one call.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

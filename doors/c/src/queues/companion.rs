@@ -138,6 +138,11 @@ fn get<'s>(
         message => message,
     };
     let Some(message) = message else { return session.none() };
+    if session.interpreter().has_crashed() {
+        // It crashed while this thread waited, which leaves it now.
+        channel.put_back(message);
+        return session.none();
+    }
     let views = message.views(session)?;
     session.object_from(&(message.data, views))
 }

@@ -44,6 +44,8 @@ pub(crate) struct Assignments<C, R> {
     pub(crate) coming: usize,
     /// The collector hears when calls lack workers until there are so many.
     pub(crate) most: usize,
+    /// Workers whose interpreters have crashed, until the program has asked for them.
+    pub(crate) lost: VecDeque<usize>,
     pub(crate) is_closing: bool,
     pub(crate) is_abandoned: bool,
 }
@@ -70,6 +72,7 @@ impl<C, R> Assignments<C, R> {
             asleep: Vec::new(),
             coming: 0,
             most,
+            lost: VecDeque::new(),
             is_closing: false,
             is_abandoned: false,
         }
@@ -92,6 +95,17 @@ impl<C, R> Assignments<C, R> {
             is_over: false,
         });
         self.workers.len() - 1
+    }
+
+    /// A worker runs nothing more, and another one may come in its place. Returns its own calls. The call that waits for it to open
+    /// waits for another one.
+    pub(crate) fn lose(&mut self, number: usize) -> Vec<Begun<C, R>> {
+        let worker = &mut self.workers[number];
+        (worker.is_open, worker.is_over) = (false, true);
+        let mut own = std::mem::take(&mut worker.own);
+        self.lost.push_back(number);
+        self.most += usize::from(self.most > 0);
+        std::iter::from_fn(|| Begun::first(&mut own)).collect()
     }
 
     /// No call begins from now on. Returns those that have not begun, or wait for a worker to open.

@@ -91,7 +91,11 @@ pub unsafe extern "C" fn hz_workers_enlist(
 
 /// Starts the thread of a worker, with a session on the interpreter at `index` of the pool. The function's module gets the
 /// object of hz_session_companion, as `companion`. The worker runs its own calls, and after hz_workers_open also those for
-/// any worker. If the interpreter cannot be used, its own calls fail and say why.
+/// any worker. If the interpreter cannot be used, its own calls fail and say why. If the interpreter at `index` has crashed, another one
+/// is put in its place first.
+///
+/// If the interpreter crashes in a call (hz_builder_contain_crashes), that call and the worker's own ones fail with
+/// HZ_ERROR_CRASHED, and the worker ends: hz_workers_lost. A call that waits for it to open runs when another worker is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_workers_start(
     workers: Option<&hz_workers>,
@@ -105,6 +109,17 @@ pub unsafe extern "C" fn hz_workers_start(
         let (workers, pool) = (given(workers, "workers")?, given(pool, "pool")?);
         workers.0.start(number, pool.0.clone(), index, text(name, "name")?)
     })
+}
+
+/// Writes the number of a worker that has ended since its interpreter has crashed to `number`, each once. False if there is none. Another
+/// worker may be enlisted in its place: it does not count among the `most` of hz_workers_new.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_workers_lost(workers: Option<&hz_workers>, number: *mut usize) -> bool {
+    let Some(workers) = workers.filter(|_| !number.is_null()) else { return false };
+    let Some(lost) = workers.0.scheduler.lost() else { return false };
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { number.write(lost) };
+    true
 }
 
 /// From now on the worker also takes calls for any worker.

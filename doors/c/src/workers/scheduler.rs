@@ -58,7 +58,8 @@ impl<C, R> Scheduler<C, R> {
             return false;
         }
         if let Some(number) = worker {
-            let Some(worker) = assignments.workers.get_mut(number) else { return false };
+            let worker = assignments.workers.get_mut(number).filter(|worker| !worker.is_over);
+            let Some(worker) = worker else { return false };
             before();
             worker.own.push_back(job.clone());
             self.call(assignments, number);
@@ -138,6 +139,27 @@ impl<C, R> Scheduler<C, R> {
         worker.is_untidy = true;
         self.call(assignments, number);
         true
+    }
+
+    /// A worker's interpreter has crashed: its own calls end with these results, and another worker may come in its place. To be
+    /// called by its thread, which asks for no further turn.
+    pub(crate) fn lose(&self, number: usize, result: impl Fn() -> R) {
+        let mut assignments = lock(&self.assignments);
+        let left = assignments.lose(number);
+        let are_few = assignments.lacks_workers() && assignments.workers.len() < assignments.most;
+        drop(assignments);
+        for Begun { job, call } in left {
+            drop(call);
+            self.end(&job, result());
+        }
+        if are_few {
+            self.notices.are_few();
+        }
+    }
+
+    /// A worker that was lost, and was not named before.
+    pub(crate) fn lost(&self) -> Option<usize> {
+        lock(&self.assignments).lost.pop_front()
     }
 
     /// No further calls. Workers end when there are no more.
@@ -508,6 +530,28 @@ mod tests {
         scheduler.close();
         assert_eq!(thread.join().unwrap(), (true, true));
         assert!(!scheduler.tidy(number));
+    }
+
+    #[test]
+    fn a_lost_worker_runs_nothing_and_another_one_may_come_in_its_place() {
+        let scheduler = Numbers::new(1);
+        let first = submit(&scheduler, 1);
+        let number = scheduler.enlist(true).unwrap();
+        scheduler.open(number);
+        let running = call(scheduler.next(number));
+        assert!(Arc::ptr_eq(&running.job, &first));
+        let (own, any) = (submit_to(&scheduler, Some(number), 2).unwrap(), submit(&scheduler, 3));
+        let mut tags = [0; 4];
+        scheduler.lose(number, || 77);
+        // The place is free again, and a call waits for it.
+        assert_eq!((scheduler.collect(&mut tags), tags[0], tags[1]), (2, FEW, 2));
+        assert_eq!((own.result(), any.stage()), (Some(&77), Stage::Queued));
+        assert_eq!((scheduler.lost(), scheduler.lost()), (Some(number), None));
+        assert!(submit_to(&scheduler, Some(number), 4).is_none());
+        let next = scheduler.enlist(true).unwrap();
+        scheduler.open(next);
+        assert!(Arc::ptr_eq(&call(scheduler.next(next)).job, &any));
+        assert!(scheduler.enlist(true).is_none());
     }
 
     #[test]

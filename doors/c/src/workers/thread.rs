@@ -67,8 +67,10 @@ impl Team {
 
     /// Runs calls until there are no more.
     fn work(self: &Arc<Self>, number: usize, pool: Pool, index: usize) {
-        let worker =
-            catch_unwind(AssertUnwindSafe(|| WorkerSession::new(self, number, &pool, index)));
+        let worker = catch_unwind(AssertUnwindSafe(|| {
+            renew(&pool, index)?;
+            WorkerSession::new(self, number, &pool, index)
+        }));
         drop(pool);
         match worker.unwrap_or_else(|panic| Err(Failure::panicked(panic))) {
             Ok(worker) => {
@@ -80,7 +82,15 @@ impl Team {
                             let answer = catch_unwind(AssertUnwindSafe(|| worker.run(call)));
                             let answer =
                                 answer.unwrap_or_else(|panic| Err(Failure::panicked(panic)));
+                            let has_crashed = answer.as_ref().is_err_and(Failure::is_crash);
+                            if has_crashed {
+                                // Before anybody hears of it, who may submit the next call.
+                                self.scheduler.lose(number, || Err(lost()));
+                            }
                             self.scheduler.end(&job, answer);
+                            if has_crashed {
+                                break;
+                            }
                         }
                     }
                 }
@@ -114,6 +124,20 @@ impl Team {
     fn interrupts(&self) -> MutexGuard<'_, Vec<(usize, InterruptHandle)>> {
         self.interrupts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Puts another interpreter in the place of one that has crashed.
+fn renew(pool: &Pool, index: usize) -> Result<()> {
+    let crashed = pool.interpreters().get(index).is_some_and(Interpreter::has_crashed);
+    if crashed {
+        drop(pool.replace(index)?);
+    }
+    Ok(())
+}
+
+fn lost() -> Failure {
+    let message = "the call did not begin: its worker's interpreter has crashed".to_owned();
+    Failure::Misuse(hz_status::HZ_ERROR_CRASHED, message)
 }
 
 fn abandoned() -> Failure {

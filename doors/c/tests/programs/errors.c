@@ -118,8 +118,25 @@ static void of_values(hz_session *session) {
           "tensor is NULL");
 }
 
+static void of_crashes(void) {
+    hz_error *error = NULL;
+    hz_pool *pool = NULL;
+    hz_session *session = NULL;
+    hz_builder *builder = hz_builder_new();
+    CHECK(hz_builder_interpreters(builder, 1, &error));
+    CHECK(hz_builder_contain_crashes(builder, true, &error));
+    CHECK(hz_builder_build(builder, &pool, &error));
+    hz_builder_free(builder);
+    CHECK(hz_pool_acquire(pool, &session, &error));
+    FAILS(HZ_ERROR_CRASHED, hz_session_run(session, "import ctypes; ctypes.string_at(0)", "crash.py", NULL, &error),
+          "has crashed (hz_error_report has the report): SIGSEGV in ");
+    hz_session_free(session);
+    hz_pool_free(pool);
+}
+
 int main(void) {
     of_building();
+    of_crashes();
     hz_error *error = NULL;
     hz_pool *pool = new_pool(2, NULL);
     hz_session *session = NULL;

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// Limits and imports for models whose configuration does not set them ([`Server::set_defaults`](crate::Server::set_defaults)).
 ///
 /// The parameters of a model have the same meaning: `HYDROZOA_EXECUTION_LIMIT`, `HYDROZOA_INITIALIZATION_LIMIT` (seconds),
-/// `HYDROZOA_MEMORY_LIMIT` (bytes), `HYDROZOA_IMPORTS` (`eager`, `recorded` or a file) and `HYDROZOA_SETTLE` (`true`, `false` or a
-/// folder).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `HYDROZOA_MEMORY_LIMIT` (bytes), `HYDROZOA_IMPORTS` (`eager`, `recorded` or a file), `HYDROZOA_SETTLE` (`true`, `false` or a
+/// folder), `HYDROZOA_CONTAIN_CRASHES` (`true` or `false`) and `HYDROZOA_CRASH_LIMIT` (a number).
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Defaults {
     /// The longest that a model may take for a batch: its `execute`, coroutines included. Then it is interrupted, and an
@@ -25,6 +25,29 @@ pub struct Defaults {
     pub imports: ModelImports,
     /// Warm instances are settled to this folder's disk ([`Interpreter::settle`](hydrozoa::Interpreter::settle)).
     pub settle: Option<PathBuf>,
+    /// Whether a crash of an instance's code fails its requests, and the instance is replaced
+    /// ([`Builder::contain_crashes`](hydrozoa::Builder::contain_crashes)). Without it a crash ends the process, unless the server's
+    /// builder contains crashes.
+    pub contain_crashes: bool,
+    /// How often an instance may crash in a row, each time within ten seconds of serving, before it is given up until the model is
+    /// loaded again. The first restart comes at once, the next after 200 ms, and the pause doubles up to 30 s. `None` for no limit.
+    /// The default is 5, systemd's limit of starts within ten seconds.
+    pub crash_limit: Option<u32>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            execution_limit: None,
+            initialization_limit: None,
+            memory_limit: None,
+            imports: ModelImports::default(),
+            settle: None,
+            contain_crashes: false,
+            // DefaultStartLimitBurst of systemd-system.conf(5).
+            crash_limit: Some(5),
+        }
+    }
 }
 
 /// When the interpreters of a model import modules.
@@ -45,6 +68,8 @@ const INITIALIZATION: &str = "HYDROZOA_INITIALIZATION_LIMIT";
 const MEMORY: &str = "HYDROZOA_MEMORY_LIMIT";
 const IMPORTS: &str = "HYDROZOA_IMPORTS";
 const SETTLE: &str = "HYDROZOA_SETTLE";
+const CONTAIN: &str = "HYDROZOA_CONTAIN_CRASHES";
+const CRASHES: &str = "HYDROZOA_CRASH_LIMIT";
 
 impl Defaults {
     /// These, overridden by the parameters of a model. `directory` is the model's folder.
@@ -74,6 +99,16 @@ impl Defaults {
                     "`{other}` is neither `true` nor `false`, and {} is not a folder",
                     path(other).display()
                 )),
+            })?,
+            contain_crashes: of(draft, CONTAIN, self.contain_crashes, |text| match text {
+                "true" => Ok(true),
+                "false" => Ok(false),
+                other => Err(format!("`{other}` is neither `true` nor `false`")),
+            })?,
+            crash_limit: of(draft, CRASHES, self.crash_limit, |text| {
+                let limit: Option<u32> = text.parse().ok();
+                let limit = limit.ok_or_else(|| format!("`{text}` is not a number, from 0"))?;
+                Ok(Some(limit).filter(|limit| *limit > 0))
             })?,
         })
     }
@@ -142,6 +177,8 @@ mod tests {
                 ("MEMORY_LIMIT", "12"),
                 ("IMPORTS", "recorded"),
                 ("SETTLE", "true"),
+                ("CONTAIN_CRASHES", "true"),
+                ("CRASH_LIMIT", "0"),
             ],
         );
         let expected = Defaults {
@@ -150,6 +187,8 @@ mod tests {
             memory_limit: Some(12),
             imports: ModelImports::Recorded,
             settle: Some(std::env::temp_dir()),
+            contain_crashes: true,
+            crash_limit: None,
         };
         assert_eq!(own, Ok(expected));
         let own = with(&defaults, &[("IMPORTS", "some.imports"), ("SETTLE", "/proc")]).unwrap();
@@ -168,6 +207,8 @@ mod tests {
             ("MEMORY_LIMIT", "1 GB", "`1 GB` is not a number of bytes"),
             ("IMPORTS", "absent.imports", "absent.imports is not a file"),
             ("SETTLE", "yes", "neither `true` nor `false`"),
+            ("CONTAIN_CRASHES", "1", "`1` is neither `true` nor `false`"),
+            ("CRASH_LIMIT", "-1", "`-1` is not a number, from 0"),
         ] {
             let error = with(&Defaults::default(), &[(name, value)]).unwrap_err();
             assert!(error.contains(words) && error.contains(name), "{error}");

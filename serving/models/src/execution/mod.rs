@@ -4,9 +4,11 @@
 //! exception. This module adds the parts that the runtime cannot know: waits in Rust end ([`crate::execution`]), a coroutine on
 //! another thread is interrupted, and an instance that does not react is given up. [`watchdog`] keeps the clock.
 
+mod crash;
 mod mailbox;
 pub(crate) mod watchdog;
 
+pub(crate) use crash::{Crash, Crashes, summary};
 pub(crate) use mailbox::{Mailbox, Taken, Wake};
 
 use crate::request::{Code, Failure};
@@ -31,6 +33,9 @@ pub(crate) trait Keeper: Send + Sync {
 
     /// The instance does not react. Called once, on the thread of the clock. It must not wait.
     fn give_up(&self, late: &Late);
+
+    /// The interpreter has crashed, with this report. Called on any thread. It must not wait.
+    fn crashed(&self, report: &str);
 }
 
 /// An execution that has exceeded its limit.

@@ -27,6 +27,9 @@ pub struct InstanceState {
     pub gil_wait: Duration,
     /// How often its interpreter was replaced.
     pub restarts: u64,
+    /// How often its code has crashed, contained
+    /// ([`Defaults::contain_crashes`](crate::Defaults::contain_crashes)).
+    pub crashes: u64,
 }
 
 /// Figures behind [`InstanceState`].
@@ -36,6 +39,7 @@ pub(crate) struct Activity {
     executions: AtomicU64,
     /// In nanoseconds.
     gil_wait: AtomicU64,
+    crashes: AtomicU64,
 }
 
 struct ActivityState {
@@ -80,8 +84,13 @@ impl Activity {
             current: 0,
             parts,
         };
-        let (executions, gil_wait) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { name, state: Mutex::new(state), executions, gil_wait }
+        Self {
+            name,
+            state: Mutex::new(state),
+            executions: AtomicU64::new(0),
+            gil_wait: AtomicU64::new(0),
+            crashes: AtomicU64::new(0),
+        }
     }
 
     /// Begins an execution of so many requests.
@@ -94,6 +103,11 @@ impl Activity {
     /// The instance is given up: work that goes on in its interpreter no longer counts as the instance's.
     pub(crate) fn give_up(&self) {
         self.state.lock().end(|_| true);
+    }
+
+    /// Its code has crashed.
+    pub(crate) fn crashed(&self) {
+        self.crashes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Its execution has got the GIL, after so long.
@@ -116,6 +130,7 @@ impl Activity {
             load: state.load(now),
             gil_wait: Duration::from_nanos(self.gil_wait.load(Ordering::Relaxed)),
             restarts,
+            crashes: self.crashes.load(Ordering::Relaxed),
         }
     }
 }

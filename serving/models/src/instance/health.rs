@@ -26,7 +26,7 @@ pub(crate) enum Condition {
     Serving,
     /// It was given up, and another one is started in its place.
     Replaced(String),
-    /// The other one could not be started. It is tried again.
+    /// The other one could not be started, or the instance has crashed too often. It is tried again, or given up.
     Failed(String),
     /// It takes no further requests.
     Ended,
@@ -69,6 +69,11 @@ impl Health {
         self.set(instance, Condition::Serving);
     }
 
+    /// Whether an instance was given up, and another one is to come.
+    pub(crate) fn is_replaced(&self, instance: usize) -> bool {
+        matches!(self.state.lock().seats[instance], Condition::Replaced(_))
+    }
+
     /// How many instances were replaced.
     pub(crate) fn replacements(&self) -> u64 {
         self.state.lock().replaced
@@ -98,6 +103,12 @@ impl Health {
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_all();
+    }
+
+    /// Waits until the model takes no further requests.
+    pub(crate) fn wait_for_close(&self) {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| !state.is_closed);
     }
 
     /// Waits until another interpreter may be started in the place of one that was given up. False if none shall be.

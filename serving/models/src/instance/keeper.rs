@@ -1,27 +1,28 @@
 //! Keeps one instance of a model: runs its serving thread, and replaces a thread that does not react.
 
 use crate::config::{Defaults, ModelConfig};
-use crate::execution::{Execution, Keeper, Late, STACK};
+use crate::execution::{Crash, Crashes, Execution, Keeper, Late, STACK};
 use crate::figures::{Activity, Counters};
-use crate::instance::{Condition, Health, Readiness};
+use crate::instance::restarts::{Next, SOON};
+use crate::instance::{Condition, Health, Readiness, Restarts};
 use crate::load::{Content, EXAMPLE, LoadError, Samples};
-use crate::python::{Context, Instance, Told};
+use crate::python::{Context, Executed, Instance, Told};
 use crate::queue::{Pending, Queued, Scheduler};
 use crate::request::{Code, Failure};
 use hydrozoa::{Error, Pool, Session};
 use parking_lot::Mutex;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The pause before the first repetition of a start that has failed. It doubles each time.
-const PAUSE: Duration = Duration::from_millis(200);
+/// A pause before another start from which on waiting requests are refused.
+const NOTICEABLE: Duration = Duration::from_secs(1);
 
-/// The longest such pause.
-const LONGEST: Duration = Duration::from_secs(30);
+/// How long the report of a crash on another thread is waited for.
+const REPORT: Duration = Duration::from_secs(5);
 
 /// The state that the threads of an instance share.
 pub(crate) struct Runs {
@@ -43,8 +44,9 @@ pub(crate) struct Runs {
     pub(crate) readiness: Arc<Readiness>,
     /// The channel that announces the first start. `None` once it was used.
     pub(crate) started: Mutex<Option<Sender<Result<(), LoadError>>>>,
-    /// Failed starts since the last that succeeded.
-    pub(crate) failures: AtomicU32,
+    pub(crate) restarts: Restarts,
+    /// The keepers that learn of crashes in the pool's interpreters.
+    pub(crate) crashes: Arc<Crashes>,
 }
 
 /// How a thread's service ended.
@@ -61,7 +63,9 @@ enum End {
 /// One interpreter's time as the instance.
 struct Tenure {
     runs: Arc<Runs>,
-    /// Whether it was given up.
+    /// Whether somebody has taken over what comes after it.
+    is_claimed: AtomicBool,
+    /// Whether another thread has, so that it gets no further requests.
     is_over: AtomicBool,
     /// Requests that it may have.
     given: Mutex<Vec<Weak<Pending>>>,
@@ -147,8 +151,20 @@ impl Runs {
 
     fn not_restarted(&self, error: &LoadError) {
         tracing::error!(instance = self.name, "the instance cannot be replaced: {error}");
-        let words = self.problem(&format!("it cannot be replaced: {error}"));
-        self.health.set(self.index, Condition::Failed(words));
+        self.refuse(&format!("it cannot be replaced: {error}"));
+    }
+
+    fn crashed_too_often(&self, crashes: u32) {
+        let words = format!(
+            "given up, since it has crashed {crashes} times in a row, each time within {SOON:?} of serving; load the model again"
+        );
+        tracing::error!(model = self.config.name(), instance = self.name, "{words}");
+        self.refuse(&words);
+    }
+
+    /// The instance does not serve for a while. If none does, requests are refused.
+    fn refuse(&self, words: &str) {
+        self.health.set(self.index, Condition::Failed(self.problem(words)));
         if let Some(words) = self.health.refusal() {
             self.scheduler.fail_all(&Failure::new(Code::Unavailable, words));
         }
@@ -162,11 +178,17 @@ impl Runs {
     /// Puts another interpreter in the place of this instance's, when it may. False if it shall not.
     fn renew(&self) -> bool {
         loop {
-            let failures = self.failures.load(Ordering::Relaxed);
-            let pause = match failures.checked_sub(1) {
-                Some(doublings) => LONGEST.min(PAUSE * (1 << doublings.min(10))),
-                None => Duration::ZERO,
+            let pause = match self.restarts.next(self.limits.crash_limit) {
+                Next::Start(pause) => pause,
+                Next::GivenUp(crashes) => {
+                    self.crashed_too_often(crashes);
+                    self.health.wait_for_close();
+                    return false;
+                }
             };
+            if pause >= NOTICEABLE && self.health.is_replaced(self.index) {
+                self.refuse(&format!("it has crashed, and is started again {pause:?} later"));
+            }
             if !self.health.may_replace(pause) {
                 return false;
             }
@@ -180,7 +202,7 @@ impl Runs {
                     return true;
                 }
                 Err(error) => {
-                    self.failures.fetch_add(1, Ordering::Relaxed);
+                    self.restarts.failed();
                     self.not_restarted(&self.failed(error));
                 }
             }
@@ -189,18 +211,25 @@ impl Runs {
 
     fn serve(self: &Arc<Self>, is_first: bool) -> End {
         // It has failed until it serves.
-        self.failures.fetch_add(u32::from(!is_first), Ordering::Relaxed);
+        if !is_first {
+            self.restarts.failed();
+        }
         let session = match self.pool.acquire_on(self.index) {
             Ok(session) => session,
             Err(error) => return End::NotStarted(self.failed(error)),
         };
         let tenure = Arc::new(Tenure {
             runs: self.clone(),
+            is_claimed: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             given: Mutex::default(),
         });
+        let keeper: Arc<dyn Keeper> = tenure.clone();
+        self.crashes.watch(session.interpreter(), &keeper);
+        drop(keeper);
         let end = tenure.serve(&session, is_first);
-        match tenure.is_over() {
+        // From here on another thread takes nothing over.
+        match tenure.is_claimed.swap(true, Ordering::SeqCst) {
             true => End::GivenUp,
             false => end,
         }
@@ -249,7 +278,7 @@ impl Tenure {
         let what = runs.content.start();
         let instance = match self.limited(session, what, limit, |_| start()) {
             Ok(instance) => instance,
-            Err(error) => return End::NotStarted(self.not_started(what, error)),
+            Err(error) => return End::NotStarted(self.not_started(session, what, error)),
         };
         runs.readiness.set(instance.tells_readiness());
         let mut end = match self.warm(session, &instance) {
@@ -262,7 +291,9 @@ impl Tenure {
             while let Some(batch) = runs.scheduler.next(runs.index, &self.is_over) {
                 let is_success =
                     self.execute(session, &instance, batch, &runs.counters, &runs.activity);
-                if !is_success && runs.limits.memory_limit.is_some() && instance.is_exhausted() {
+                let may_be_exhausted = !is_success && !self.is_over();
+                if may_be_exhausted && runs.limits.memory_limit.is_some() && instance.is_exhausted()
+                {
                     end = End::Exhausted;
                     break;
                 }
@@ -272,7 +303,9 @@ impl Tenure {
             return End::GivenUp;
         }
         let finalized = self.limited(session, "finalize", limit, |_| instance.finalize());
-        if let Err(error) = finalized {
+        if let Err(error) = finalized
+            && !self.has_crashed(session, &error)
+        {
             tracing::error!(
                 model = runs.config.name(),
                 instance = runs.name,
@@ -283,8 +316,19 @@ impl Tenure {
         end
     }
 
-    fn not_started(&self, what: &'static str, error: Error) -> LoadError {
+    /// Whether an error says that the interpreter has crashed. Then the instance gets another one.
+    fn has_crashed(&self, session: &Session, error: &Error) -> bool {
+        let Error::Crashed { report } = error else { return false };
+        self.crashed_with(session, report);
+        true
+    }
+
+    fn not_started(&self, session: &Session, what: &'static str, error: Error) -> LoadError {
         let runs = &self.runs;
+        if let Error::Crashed { report } = &error {
+            self.crashed_with(session, report);
+            return LoadError::crashed(runs.config.name(), runs.version, report);
+        }
         let late = runs.limits.initialization_limit.map(|limit| (what, limit));
         LoadError::limited(runs.config.name(), runs.version, error, late)
     }
@@ -294,7 +338,8 @@ impl Tenure {
         let runs = &self.runs;
         let limit = runs.limits.initialization_limit;
         let example = self.limited(session, EXAMPLE, limit, |_| instance.warm());
-        runs.samples.example(example.map_err(|error| self.not_started(EXAMPLE, error))?)?;
+        runs.samples
+            .example(example.map_err(|error| self.not_started(session, EXAMPLE, error))?)?;
         let activity = Activity::new(String::new());
         let execute = |batch| {
             self.execute(session, instance, batch, &Counters::default(), &activity);
@@ -305,7 +350,7 @@ impl Tenure {
     /// The instance takes requests from now on.
     fn serves(&self, is_first: bool) {
         let runs = &self.runs;
-        runs.failures.store(0, Ordering::Relaxed);
+        runs.restarts.serves();
         match is_first {
             true => runs.health.set(runs.index, Condition::Serving),
             false => {
@@ -334,7 +379,7 @@ impl Tenure {
         activity: &Activity,
     ) -> bool {
         let limit = self.runs.limits.execution_limit;
-        if limit.is_some() {
+        if limit.is_some() || self.runs.limits.contain_crashes {
             let mut given = self.given.lock();
             given.retain(|pending| pending.strong_count() > 0);
             given.extend(batch.iter().map(|queued| Arc::downgrade(&queued.pending)));
@@ -347,9 +392,65 @@ impl Tenure {
                 return false;
             }
         }
-        self.limited(session, "execute", limit, |execution| {
+        let executed = self.limited(session, "execute", limit, |execution| {
             instance.execute(batch, counters, activity, execution)
-        })
+        });
+        if let Executed::Crashed(crashed) = &executed {
+            let report = self.crashed_with(session, &crashed.report);
+            crashed.fail(&self.crash(&report).failure());
+        }
+        matches!(executed, Executed::Done)
+    }
+
+    fn crash<'a>(&'a self, report: &'a str) -> Crash<'a> {
+        Crash { model: self.runs.config.name(), instance: &self.runs.name, report }
+    }
+
+    /// The serving thread has met a crash. Returns its report, for which it waits if the crash was another thread's just now.
+    fn crashed_with(&self, session: &Session, report: &str) -> String {
+        let mut report = report.to_owned();
+        let end = Instant::now() + REPORT;
+        while report.is_empty() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+            // Any call is refused with the report.
+            if let Err(Error::Crashed { report: known }) = session.import("sys") {
+                report = known;
+            }
+        }
+        self.crashed(&report);
+        report
+    }
+
+    /// Takes the instance from this interpreter, unless that has been done: its requests fail, and another thread goes on in another
+    /// interpreter. `noted` is called before anybody hears of it.
+    fn hand_over(
+        &self,
+        failure: &Failure,
+        error: impl FnOnce() -> LoadError,
+        noted: impl FnOnce(),
+    ) {
+        if self.is_claimed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.is_over.store(true, Ordering::SeqCst);
+        let runs = &self.runs;
+        runs.health.give_up(runs.index, failure.message.clone());
+        runs.activity.give_up();
+        noted();
+        // First the sequences: a client that hears of the failure must find them ended.
+        runs.scheduler.fail_instance(runs.index, failure);
+        for pending in std::mem::take(&mut *self.given.lock()) {
+            if let Some(pending) = pending.upgrade() {
+                pending.fail(failure.clone());
+            }
+        }
+        if runs.tell(Err(error())).is_none() {
+            return runs.health.set(runs.index, Condition::Ended);
+        }
+        if let Err(error) = runs.clone().start(false) {
+            let words = runs.problem(&format!("the system gives no thread for another: {error}"));
+            runs.health.set(runs.index, Condition::Failed(words));
+        }
     }
 }
 
@@ -373,27 +474,19 @@ impl Keeper for Tenure {
     }
 
     fn give_up(&self, late: &Late) {
-        if self.is_over.swap(true, Ordering::SeqCst) {
-            return;
-        }
         let (runs, failure) = (&self.runs, late.given_up());
-        runs.health.give_up(runs.index, failure.message.clone());
-        runs.activity.give_up();
-        tracing::error!("{failure}");
-        // First the sequences: a client that hears of the failure must find them ended.
-        runs.scheduler.fail_instance(runs.index, &failure);
-        for pending in std::mem::take(&mut *self.given.lock()) {
-            if let Some(pending) = pending.upgrade() {
-                pending.fail(failure.clone());
-            }
-        }
-        let error = LoadError::late(runs.config.name(), runs.version, late.what, late.limit, false);
-        if runs.tell(Err(error)).is_none() {
-            return runs.health.set(runs.index, Condition::Ended);
-        }
-        if let Err(error) = runs.clone().start(false) {
-            let words = runs.problem(&format!("the system gives no thread for another: {error}"));
-            runs.health.set(runs.index, Condition::Failed(words));
-        }
+        let error =
+            || LoadError::late(runs.config.name(), runs.version, late.what, late.limit, false);
+        self.hand_over(&failure, error, || tracing::error!("{failure}"));
+    }
+
+    fn crashed(&self, report: &str) {
+        let (runs, failure) = (&self.runs, self.crash(report).failure());
+        let error = || LoadError::crashed(runs.config.name(), runs.version, report);
+        self.hand_over(&failure, error, || {
+            runs.activity.crashed();
+            runs.restarts.crashed();
+            tracing::error!("{failure}\n{}", report.trim_end());
+        });
     }
 }

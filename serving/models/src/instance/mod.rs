@@ -3,7 +3,9 @@
 mod health;
 mod keeper;
 mod readiness;
+mod restarts;
 
 pub(crate) use health::{Condition, Health};
 pub(crate) use keeper::Runs;
 pub(crate) use readiness::{PATIENCE, Readiness};
+pub(crate) use restarts::Restarts;

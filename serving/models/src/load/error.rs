@@ -2,6 +2,7 @@
 
 use crate::config::ConfigError;
 use crate::escaping::escaped;
+use crate::execution::summary;
 use hydrozoa::Error;
 use std::io;
 use std::path::PathBuf;
@@ -102,6 +103,16 @@ pub enum LoadError {
         /// The exception.
         source: Box<hydrozoa::Error>,
     },
+    /// The model's code has crashed, and the crash was contained ([`Defaults::contain_crashes`](crate::Defaults::contain_crashes)).
+    #[error("model `{model}`, version {version}: its code has crashed: {}", summary(report))]
+    Crashed {
+        /// The model.
+        model: String,
+        /// The version.
+        version: i64,
+        /// The report, as [`hydrozoa::Error::Crashed`] has it.
+        report: String,
+    },
     /// A package does not describe its call, or contradicts its configuration.
     #[error("model `{model}`, version {version}: {}: {problem}", path.display())]
     Package {
@@ -201,6 +212,13 @@ pub enum LoadError {
 
 impl LoadError {
     pub(crate) fn python(model: &str, version: i64, source: Error) -> Self {
+        let source = match source {
+            Error::Crashed { report } => {
+                tracing::error!(model, version, "its code has crashed\n{}", report.trim_end());
+                return Self::crashed(model, version, &report);
+            }
+            source => source,
+        };
         let model = model.to_owned();
         match missing(&source) {
             Some(module) => {
@@ -209,6 +227,10 @@ impl LoadError {
             }
             None => LoadError::Python { model, version, source: source.into() },
         }
+    }
+
+    pub(crate) fn crashed(model: &str, version: i64, report: &str) -> Self {
+        LoadError::Crashed { model: model.to_owned(), version, report: report.to_owned() }
     }
 
     /// The traceback of the exception that was the cause.

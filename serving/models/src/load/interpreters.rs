@@ -1,7 +1,9 @@
 //! The interpreters that a version's instances run in.
 
+use crate::execution::Crashes;
 use hydrozoa::{Builder, ImportProfile, Imports, Interpreter, Pool, Result};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long an unloaded model's interpreters are waited for.
@@ -19,12 +21,14 @@ pub(crate) struct Settings {
     pub(crate) memory_limit: Option<usize>,
     /// The profile by which they import.
     pub(crate) imports: Option<String>,
+    pub(crate) contain_crashes: bool,
 }
 
 /// The interpreters of a version, one for each instance. They end with the last version that uses them.
 pub(crate) struct Interpreters {
     model: String,
     settings: Settings,
+    crashes: Arc<Crashes>,
     /// `None` at the end.
     pool: Option<Pool>,
 }
@@ -37,21 +41,33 @@ impl Interpreters {
         settings: Settings,
         profile: Option<ImportProfile>,
     ) -> Result<Self> {
-        let mut builder = builder.interpreters(settings.count);
+        let crashes = Arc::new(Crashes::default());
+        let tells = crashes.clone();
+        let mut builder = builder
+            .interpreters(settings.count)
+            .on_crashed(move |interpreter, report| tells.tell(interpreter, report));
         if let Some(profile) = profile {
             builder = builder.imports(Imports::Profile(profile));
         }
         let pool = Some(builder.build()?);
-        Ok(Self { model: model.to_owned(), settings, pool })
+        Ok(Self { model: model.to_owned(), settings, crashes, pool })
     }
 
     pub(crate) fn pool(&self) -> &Pool {
         self.pool.as_ref().expect("it is there until the end")
     }
 
-    /// Whether a version with these settings can run in them. One that is stuck would hold it up.
+    /// The keepers that learn of crashes in them.
+    pub(crate) fn crashes(&self) -> &Arc<Crashes> {
+        &self.crashes
+    }
+
+    /// Whether a version with these settings can run in them. One that is stuck would hold it up, and one that has crashed runs
+    /// nothing.
     pub(crate) fn fits(&self, settings: &Settings) -> bool {
-        self.settings == *settings && !self.pool().interpreters().iter().any(Interpreter::is_stuck)
+        let is_usable =
+            |interpreter: &Interpreter| !interpreter.is_stuck() && !interpreter.has_crashed();
+        self.settings == *settings && self.pool().interpreters().iter().all(is_usable)
     }
 
     /// Frees the remains of an ended version in them: modules of its package that refer to each other.
@@ -63,8 +79,8 @@ impl Interpreters {
 
     fn collect(&self) -> Result<()> {
         for interpreter in self.pool().interpreters().iter() {
-            // One that is stuck may keep its GIL for ever.
-            if interpreter.is_stuck() {
+            // One that is stuck may keep its GIL for ever, and one that has crashed runs nothing.
+            if interpreter.is_stuck() || interpreter.has_crashed() {
                 continue;
             }
             let session = self.pool().acquire_on(interpreter.index())?;

@@ -84,4 +84,6 @@ impl<T: Send + 'static> Keeper for Loads<T> {
         let answer = self.load.answer.lock().take();
         answer.map(|answer| answer.send(Err(error)));
     }
+
+    fn crashed(&self, _report: &str) {}
 }

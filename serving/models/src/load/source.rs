@@ -3,10 +3,11 @@
 use crate::config::{
     CONFIG_FILE, ConfigDraft, ConfigError, Defaults, ModelConfig, ModelImports, instances,
 };
+use crate::execution::Crash;
 use crate::figures::{Activity, Counters};
 use crate::load::package::{self, Packaged};
 use crate::load::{EXAMPLE, Interpreters, LoadError, LoadThread, Samples, Settings};
-use crate::python::{self, Context, Instance, ModelFile, Told};
+use crate::python::{self, Context, Executed, Instance, ModelFile, Told};
 use hydrozoa::package::Archive;
 use hydrozoa::{Builder, Error, ImportProfile, Imports, Pool, Session};
 use std::io;
@@ -126,6 +127,7 @@ impl Source {
             environment,
             memory_limit: self.limits.memory_limit,
             imports: profile.as_ref().map(ToString::to_string),
+            contain_crashes: self.limits.contain_crashes,
         };
         let source = self.clone();
         LoadThread::run(self, move |thread| {
@@ -151,7 +153,10 @@ impl Source {
     /// How the interpreters are made, apart from their number and their imports.
     fn builder(&self, environment: Option<&Path>) -> Builder {
         // The keeper of an instance replaces it, since the new one must be initialized.
-        let mut builder = self.builder.clone().replace_stuck(false);
+        let mut builder = self.builder.clone().replace_stuck(false).replace_crashed(false);
+        if self.limits.contain_crashes {
+            builder = builder.contain_crashes(true);
+        }
         if let Some(environment) = environment {
             builder = builder.venv(environment);
         }
@@ -291,7 +296,12 @@ impl Source {
         samples.example(example)?;
         let activity = Activity::new(String::new());
         let execute = |batch| {
-            instance.execute(batch, &Counters::default(), &activity, None);
+            let executed = instance.execute(batch, &Counters::default(), &activity, None);
+            if let Executed::Crashed(crashed) = executed {
+                let crash =
+                    Crash { model: self.name(), instance: &told.name, report: &crashed.report };
+                crashed.fail(&crash.failure());
+            }
         };
         let warm_up = || Ok(samples.run(self.name(), &execute));
         let digest = thread.limited(pool, &session, "model_warmup", warm_up)??;

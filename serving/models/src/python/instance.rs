@@ -3,7 +3,7 @@
 use super::convert;
 use super::host::{Context, Host, Limited, Live};
 use crate::config::Location;
-use crate::execution::Execution;
+use crate::execution::{Crash, Execution};
 use crate::figures::{Activity, Batch, Counters};
 use crate::load::package::{Argument, Expected, Packaged};
 use crate::queue::{Pending, Queued};
@@ -68,6 +68,35 @@ fn runner<'s>(session: &'s Session, context: &Context) -> Result<Object<'s>> {
     session.import("_hydrozoa_runner")
 }
 
+/// How a batch was executed.
+pub(crate) enum Executed {
+    /// Each request has got its responses, or an error of its own.
+    Done,
+    /// All requests have got the same error.
+    Failed,
+    /// The interpreter has crashed.
+    Crashed(Crashed),
+}
+
+/// Requests whose interpreter has crashed. They have no answer yet.
+pub(crate) struct Crashed {
+    pub(crate) report: String,
+    pending: Vec<Arc<Pending>>,
+}
+
+impl Crashed {
+    /// Tells their clients.
+    pub(crate) fn fail(&self, failure: &Failure) {
+        self.pending.iter().for_each(|pending| pending.fail(failure.clone()));
+    }
+}
+
+/// Why a batch has no answer.
+enum Unanswered {
+    Failed(Failure),
+    Crashed(String),
+}
+
 /// The configuration as the model's `auto_complete_config` completes it.
 pub(crate) fn complete(
     session: &Session,
@@ -97,6 +126,9 @@ pub(crate) fn says_ready(pool: &Pool, index: usize) -> bool {
 /// One instance of a model. It belongs to its session's thread.
 pub(crate) struct Instance<'s> {
     session: &'s Session,
+    /// The model's name, and the instance's.
+    model: String,
+    name: String,
     execute: Object<'s>,
     is_exhausted: Object<'s>,
     finalize: Object<'s>,
@@ -144,6 +176,8 @@ impl<'s> Instance<'s> {
         )?;
         Ok(Self {
             session,
+            model: context.model.clone(),
+            name: told.name.clone(),
             execute: runner.getattr("execute")?,
             is_exhausted: runner.getattr("is_exhausted")?,
             finalize: runner.getattr("finalize")?,
@@ -181,6 +215,8 @@ impl<'s> Instance<'s> {
         let warm = if example.is_none() { None } else { Some(made.getattr("warm")?) };
         Ok(Self {
             session,
+            model: context.model.clone(),
+            name: told.name.clone(),
             execute: made.getattr("execute")?,
             is_exhausted: made.getattr("is_exhausted")?,
             finalize: made.getattr("finalize")?,
@@ -200,14 +236,14 @@ impl<'s> Instance<'s> {
         self.session.with_gil(|| warm.call(())?.extract())
     }
 
-    /// Runs a batch. Each of its requests gets its responses, or an error. False if all got the same error.
+    /// Runs a batch. Each of its requests gets its responses, or an error, unless the interpreter crashes.
     pub(crate) fn execute(
         &self,
         batch: Vec<Queued>,
         counters: &Counters,
         activity: &Activity,
         execution: Option<&Arc<Execution>>,
-    ) -> bool {
+    ) -> Executed {
         let began = Instant::now();
         let counted = batch.iter().filter(|queued| !queued.is_stand_in);
         let size = counted.clone().map(|queued| queued.size).sum();
@@ -225,17 +261,23 @@ impl<'s> Instance<'s> {
                 counters.computed(counts, began.elapsed().saturating_sub(inside), inside);
             },
         };
-        let is_success = self.run(batch.into_iter().map(given).collect(), &clock, execution);
+        let executed = self.run(batch.into_iter().map(given).collect(), &clock, execution);
         match returned.get() {
             Some(returned) => counters.sent(counts, returned.elapsed()),
             None => counters.computed(counts, began.elapsed(), Duration::ZERO),
         }
-        is_success
+        executed
     }
 
     /// The same for requests that no queue of this crate had.
     pub(crate) fn execute_given(&self, batch: Vec<Given>) {
-        self.run(batch, &Clock { attached: &|| (), computed: &|_| () }, None);
+        let executed = self.run(batch, &Clock { attached: &|| (), computed: &|_| () }, None);
+        if let Executed::Crashed(crashed) = executed {
+            let (model, instance) = (&*self.model, &*self.name);
+            let crash = Crash { model, instance, report: &crashed.report };
+            tracing::error!("{crash}\n{}", crashed.report.trim_end());
+            crashed.fail(&crash.failure());
+        }
     }
 
     fn run(
@@ -243,16 +285,20 @@ impl<'s> Instance<'s> {
         batch: Vec<Given>,
         clock: &Clock<'_>,
         execution: Option<&Arc<Execution>>,
-    ) -> bool {
+    ) -> Executed {
         let pending: Vec<_> = batch.iter().map(|given| given.2.clone()).collect();
         let outcome = self.session.with_gil(|| {
             (clock.attached)();
             self.answer(batch, &pending, clock, execution)
         });
-        if let Err(failure) = &outcome {
-            pending.iter().for_each(|pending| pending.fail(failure.clone()));
+        match outcome {
+            Ok(()) => Executed::Done,
+            Err(Unanswered::Failed(failure)) => {
+                pending.iter().for_each(|pending| pending.fail(failure.clone()));
+                Executed::Failed
+            }
+            Err(Unanswered::Crashed(report)) => Executed::Crashed(Crashed { report, pending }),
         }
-        outcome.is_ok()
     }
 
     fn answer(
@@ -261,13 +307,14 @@ impl<'s> Instance<'s> {
         pending: &[Arc<Pending>],
         clock: &Clock<'_>,
         execution: Option<&Arc<Execution>>,
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), Unanswered> {
         let failed = |error: Error| match (error, execution) {
             (Error::Deadline { traceback }, Some(execution)) => {
                 tracing::error!("{}\n{}", execution.late(), traceback.trim_end());
-                execution.late().interrupted()
+                Unanswered::Failed(execution.late().interrupted())
             }
-            (error, _) => Failure::new(Code::Internal, error.to_string()),
+            (Error::Crashed { report }, _) => Unanswered::Crashed(report),
+            (error, _) => Unanswered::Failed(Failure::new(Code::Internal, error.to_string())),
         };
         let limited = match execution {
             Some(execution) => {
@@ -288,7 +335,8 @@ impl<'s> Instance<'s> {
         (clock.computed)(called.elapsed());
         let answer = answer.map_err(failed)?;
         if answer.type_name() == "str" {
-            return Err(Failure::new(Code::Internal, answer.extract::<String>().map_err(failed)?));
+            let words = answer.extract::<String>().map_err(failed)?;
+            return Err(Unanswered::Failed(Failure::new(Code::Internal, words)));
         }
         let answers: Vec<Option<Object<'_>>> = answer.extract().map_err(failed)?;
         for (answer, pending) in answers.iter().zip(pending) {

@@ -5,7 +5,7 @@ mod host;
 mod instance;
 
 pub(crate) use host::Context;
-pub(crate) use instance::{Instance, complete, says_ready};
+pub(crate) use instance::{Executed, Instance, complete, says_ready};
 pub use instance::{ModelFile, Told};
 
 use hydrozoa::Pool;

@@ -84,7 +84,7 @@ pub enum ModelState {
         /// Why.
         String,
     ),
-    /// It serves, but an instance of this version is stuck or cannot be replaced.
+    /// It serves, but an instance of this version is stuck, has crashed, or cannot be replaced.
     Impaired(
         /// Why.
         String,

@@ -47,6 +47,29 @@ class TritonPythonModel:
     (format!("{FLOATS}{limit}"), model)
 }
 
+/// A configuration and a model that crashes at a negative number, contained, and answers with its input otherwise. Another instance
+/// cannot be initialized while this file is there.
+pub fn crashes(gate: &Path) -> (String, String) {
+    let contained = parameter("CONTAIN_CRASHES", "true");
+    let model = format!(
+        "
+import ctypes, os
+
+class TritonPythonModel:
+    def initialize(self, args):
+        if os.path.exists({gate:?}):
+            raise RuntimeError('not yet')
+
+    def execute(self, requests):
+        arrays = [pb_utils.get_input_tensor_by_name(request, 'IN').as_numpy() for request in requests]
+        if any((array < 0).any() for array in arrays):
+            ctypes.string_at(0)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor('OUT', array)]) for array in arrays]
+"
+    );
+    (format!("{FLOATS}{contained}"), model)
+}
+
 /// Waits until something is so.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + 2 * PATIENCE;

@@ -156,7 +156,7 @@ fn summaries(text: &mut PrometheusText, models: &[Serving]) {
 /// The current state of instances and their interpreters.
 fn instances(text: &mut PrometheusText, models: &[Serving]) {
     type Read = fn(&InstanceStatus) -> Option<f64>;
-    let all: [(&str, &str, &str, Read); 8] = [
+    let all: [(&str, &str, &str, Read); 9] = [
         (
             "hydrozoa_instance_private_bytes",
             "Private memory of the instance's interpreter, as old as hydrozoa_memory_age_seconds says",
@@ -201,6 +201,12 @@ fn instances(text: &mut PrometheusText, models: &[Serving]) {
             "How often the instance's interpreter was replaced",
             "counter",
             |instance| Some(instance.does.restarts as f64),
+        ),
+        (
+            "hydrozoa_instance_crashes_total",
+            "How often the instance's code has crashed, contained",
+            "counter",
+            |instance| Some(instance.does.crashes as f64),
         ),
     ];
     for (name, help, kind, read) in all {

@@ -209,6 +209,7 @@ impl InstanceStatus {
             "load": does.load,
             "gil_wait_seconds": does.gil_wait.as_secs_f64(),
             "restarts": does.restarts,
+            "crashes": does.crashes,
         })
     }
 }

@@ -3,6 +3,7 @@
 mod attack;
 #[path = "../common/mod.rs"]
 mod common;
+mod crashes;
 mod ends;
 mod loads;
 mod logs;

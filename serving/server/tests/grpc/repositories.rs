@@ -4,7 +4,7 @@ use crate::common::health::HealthCheckRequest;
 use crate::common::health::health_check_response::ServingStatus;
 use crate::common::inference::model_repository_parameter::ParameterChoice;
 use crate::common::inference::*;
-use crate::common::{DOUBLE, FLOATS, Service, as_floats, blocks, floats, source, until};
+use crate::common::{DOUBLE, FLOATS, Service, as_floats, blocks, crashes, floats, source, until};
 use hydrozoa_server::grpc::Options;
 use tonic::{Code, Status};
 
@@ -304,6 +304,30 @@ async fn a_stuck_instance_makes_its_model_and_the_server_unready_until_it_is_rep
     std::fs::remove_file(&gate).unwrap();
     until("readiness", || service.server.is_ready("blocks", "")).await;
     assert!(client.server_ready(ServerReadyRequest {}).await.unwrap().into_inner().ready);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_is_an_internal_error_over_grpc_and_the_model_is_unready_until_it_is_replaced() {
+    let service = Service::start(Options::default()).await;
+    service.model("double", FLOATS, DOUBLE);
+    let gate = service.path().join("gate");
+    let (config, model) = crashes(&gate);
+    service.model("crashes", &config, &model);
+    let mut client = service.client().await;
+    let model = |name: &str| ModelReadyRequest { name: name.to_owned(), ..Default::default() };
+    std::fs::write(&gate, "").unwrap();
+    let (code, words) = refused(client.model_infer(floats("crashes", &[-1.0])).await);
+    assert_eq!(code, Code::Internal);
+    assert!(
+        words.starts_with("model 'crashes' (instance 'crashes_0_0') has crashed: SIGSEGV in "),
+        "{words}"
+    );
+    assert!(!client.model_ready(model("crashes")).await.unwrap().into_inner().ready);
+    assert!(client.model_ready(model("double")).await.unwrap().into_inner().ready);
+    client.model_infer(floats("double", &[1.0])).await.unwrap();
+    std::fs::remove_file(&gate).unwrap();
+    until("readiness", || service.server.is_ready("crashes", "")).await;
+    client.model_infer(floats("crashes", &[1.0])).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
