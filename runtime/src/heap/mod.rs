@@ -497,10 +497,11 @@ impl Heap {
         }
         let within = Within::arenas(self);
         let (arena, mut user) = (self.arena_of(block), User::Libraries);
-        // SAFETY: by contract.
-        if let Some(arena) = arena
-            && unsafe { !blocks::is_whole(block, arena.used()) || cache::has(self, block) }
-        {
+        let is_sound = |arena: &Arena| {
+            // SAFETY: by contract; a whole block is as long as its head.
+            unsafe { blocks::is_whole(block, arena.used()) && !cache::has(self, block) }
+        };
+        if !arena.is_none_or(is_sound) {
             self.has_damage(block, Damage::Head);
         }
         // SAFETY: by contract.
