@@ -48,12 +48,14 @@ const LONG: [&str; 6] =
 
 /// Programs of the runtime with few tests, which take long and load torch or measure memory: one processor is enough, and
 /// it need not be quiet. They run beside the other programs.
-const LONE: [&str; 11] = [
+const LONE: [&str; 13] = [
     "breakdown",
     "cycles",
     "cycles_torch",
     "devices",
+    "endurance",
     "imports_torch",
+    "injections",
     "limits_torch",
     "memory_limit",
     "package_imports",

@@ -1,4 +1,4 @@
-//! What the process has.
+//! The process's resources.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -20,7 +20,7 @@ static NEXT: AtomicI32 = AtomicI32::new(0);
 /// the end of a thread is not an interpreter's.
 pub static INSIDE: [AtomicI32; 64] = [const { AtomicI32::new(0) }; 64];
 
-/// What the thread has done that was to fault last.
+/// The outcome of the last signal.
 static OUTCOME: AtomicI32 = AtomicI32::new(NOTHING);
 const NOTHING: i32 = 0;
 const FAULTS_NOW: i32 = 1;

@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What became of a row.
+/// The outcomes of a row.
 struct Found {
     plain: String,
     contained: String,

@@ -21,7 +21,7 @@ pub struct Row {
     pub outcome: Outcome,
 }
 
-/// What becomes of a crash in an interpreter that contains its crashes.
+/// The outcome in an interpreter that contains its crashes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     Contained,
