@@ -83,14 +83,12 @@ pub fn run(crashes: &Crashes) -> Result<()> {
 impl Soak {
     fn run(&self) -> Result<()> {
         let environment = Environment::prepare(&self.environment)?;
-        let kinds = [
-            (self.bare, "crashes_of_random_kinds_leave_nothing_and_others_notice_nothing"),
-            (self.numpy, "crashes_with_numpy_leave_nothing_and_others_notice_nothing"),
-            (self.torch, "crashes_with_torch_leave_little_and_others_notice_nothing"),
-        ];
-        let tests = kinds.into_iter().map(|(count, test)| {
-            let mut command = test_of(&environment, "endurance", test);
+        const TEST: &str = "crashes_of_random_kinds_leave_nothing_and_others_notice_nothing";
+        let kinds = [(self.bare, "none"), (self.numpy, "numpy"), (self.torch, "torch")];
+        let tests = kinds.into_iter().map(|(count, packages)| {
+            let mut command = test_of(&environment, "endurance", TEST);
             command.env("HYDROZOA_TEST_CRASHES", count.to_string());
+            command.env("HYDROZOA_TEST_CRASHING", packages);
             (count, command)
         });
         all(tests)
