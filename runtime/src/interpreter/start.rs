@@ -30,11 +30,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long the report of a crash is waited for.
-const REPORT: Duration = Duration::from_secs(5);
 
 /// The application's function for contained crashes.
 pub(crate) type CrashListener = Arc<dyn Fn(&Interpreter, &str) + Send + Sync>;
@@ -228,27 +223,12 @@ fn after_crash(interpreter: &Weak<Inner>, on_crashed: &OnCrashed) {
     tracing::error!(interpreter = interpreter.name(), "has crashed, which is contained");
     // Those who wait for it shall look for another one.
     interpreter.0.leases().wake();
-    if let Some(listener) = &on_crashed.listener {
-        listener(&interpreter, &report_of(&interpreter));
+    let contained = interpreter.0.guarded.as_ref().map(|guarded| guarded.contained());
+    if let (Some(listener), Some(contained)) = (&on_crashed.listener, contained) {
+        listener(&interpreter, &contained.report());
     }
     if let Some(replace) = on_crashed.replace {
         replace(&interpreter);
-    }
-}
-
-/// The report of an interpreter's crash, which may come a moment after the crash.
-fn report_of(interpreter: &Interpreter) -> String {
-    let session = interpreter.session();
-    let end = Instant::now() + REPORT;
-    loop {
-        // A refused call has it.
-        match session.import("sys") {
-            Err(Error::Crashed { report }) if report.is_empty() && Instant::now() < end => {
-                thread::sleep(Duration::from_millis(1));
-            }
-            Err(Error::Crashed { report }) => return report,
-            _ => return String::new(),
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use hydrozoa::{DataType, Device, DeviceError, Error, Integer, Pool, Session, Ten
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -74,6 +75,29 @@ fn a_crash_that_is_contained_says_where_it_was() {
     assert!(matches!(&error, Error::Crashed { report } if report.contains("line 2 in <module>")));
     let words = "SIGSEGV in interpreter 0 (index 0): no memory is mapped at 0x0";
     says(&error, &["the interpreter has crashed (Error::Crashed has the report): ", words]);
+}
+
+#[test]
+fn a_pool_s_function_hears_of_a_contained_crash_before_the_replacement() {
+    let (heard, hears) = mpsc::channel();
+    let builder = Pool::builder().interpreters(1).python(pythons().values().next().unwrap());
+    let builder = builder.contain_crashes(true).on_crashed(move |interpreter, report| {
+        let generation = interpreter.pool().interpreters()[0].generation();
+        heard.send((interpreter.has_crashed(), generation, report.to_owned())).unwrap();
+    });
+    let pool = builder.build().unwrap();
+    for generation in 0..2 {
+        let session = pool.acquire().unwrap();
+        let error = session.run("import ctypes\nctypes.string_at(0)", "crash.py").unwrap_err();
+        let Error::Crashed { report } = error else { panic!("{error:?}") };
+        let told = hears.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!(told, (true, generation, report));
+        drop(session);
+        while pool.interpreters()[0].generation() == generation {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    assert!(hears.try_recv().is_err());
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Contained {
 
     /// The report of its first crash. Waits for it: the thread that has crashed notes it on its way out, and others may be out
     /// before.
-    pub(super) fn report(&self) -> String {
+    pub(crate) fn report(&self) -> String {
         let begin = Instant::now();
         loop {
             let report = self.report.with(|report| report.clone());

@@ -16,13 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A pause before another start from which on waiting requests are refused.
 const NOTICEABLE: Duration = Duration::from_secs(1);
-
-/// How long the report of a crash on another thread is waited for.
-const REPORT: Duration = Duration::from_secs(5);
 
 /// The state that the threads of an instance share.
 pub(crate) struct Runs {
@@ -278,7 +275,7 @@ impl Tenure {
         let what = runs.content.start();
         let instance = match self.limited(session, what, limit, |_| start()) {
             Ok(instance) => instance,
-            Err(error) => return End::NotStarted(self.not_started(session, what, error)),
+            Err(error) => return End::NotStarted(self.not_started(what, error)),
         };
         runs.readiness.set(instance.tells_readiness());
         let mut end = match self.warm(session, &instance) {
@@ -304,7 +301,7 @@ impl Tenure {
         }
         let finalized = self.limited(session, "finalize", limit, |_| instance.finalize());
         if let Err(error) = finalized
-            && !self.has_crashed(session, &error)
+            && !self.has_crashed(&error)
         {
             tracing::error!(
                 model = runs.config.name(),
@@ -317,16 +314,16 @@ impl Tenure {
     }
 
     /// Whether an error says that the interpreter has crashed. Then the instance gets another one.
-    fn has_crashed(&self, session: &Session, error: &Error) -> bool {
+    fn has_crashed(&self, error: &Error) -> bool {
         let Error::Crashed { report } = error else { return false };
-        self.crashed_with(session, report);
+        self.crashed(report);
         true
     }
 
-    fn not_started(&self, session: &Session, what: &'static str, error: Error) -> LoadError {
+    fn not_started(&self, what: &'static str, error: Error) -> LoadError {
         let runs = &self.runs;
         if let Error::Crashed { report } = &error {
-            self.crashed_with(session, report);
+            self.crashed(report);
             return LoadError::crashed(runs.config.name(), runs.version, report);
         }
         let late = runs.limits.initialization_limit.map(|limit| (what, limit));
@@ -338,8 +335,7 @@ impl Tenure {
         let runs = &self.runs;
         let limit = runs.limits.initialization_limit;
         let example = self.limited(session, EXAMPLE, limit, |_| instance.warm());
-        runs.samples
-            .example(example.map_err(|error| self.not_started(session, EXAMPLE, error))?)?;
+        runs.samples.example(example.map_err(|error| self.not_started(EXAMPLE, error))?)?;
         let activity = Activity::new(String::new());
         let execute = |batch| {
             self.execute(session, instance, batch, &Counters::default(), &activity);
@@ -396,29 +392,14 @@ impl Tenure {
             instance.execute(batch, counters, activity, execution)
         });
         if let Executed::Crashed(crashed) = &executed {
-            let report = self.crashed_with(session, &crashed.report);
-            crashed.fail(&self.crash(&report).failure());
+            self.crashed(&crashed.report);
+            crashed.fail(&self.crash(&crashed.report).failure());
         }
         matches!(executed, Executed::Done)
     }
 
     fn crash<'a>(&'a self, report: &'a str) -> Crash<'a> {
         Crash { model: self.runs.config.name(), instance: &self.runs.name, report }
-    }
-
-    /// The serving thread has met a crash. Returns its report, for which it waits if the crash was another thread's just now.
-    fn crashed_with(&self, session: &Session, report: &str) -> String {
-        let mut report = report.to_owned();
-        let end = Instant::now() + REPORT;
-        while report.is_empty() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(1));
-            // Any call is refused with the report.
-            if let Err(Error::Crashed { report: known }) = session.import("sys") {
-                report = known;
-            }
-        }
-        self.crashed(&report);
-        report
     }
 
     /// Takes the instance from this interpreter, unless that has been done: its requests fail, and another thread goes on in another
