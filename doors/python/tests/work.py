@@ -210,14 +210,6 @@ def crash_later():
     threading.Timer(0.05, crash).start()
 
 
-def keep(*values):
-    kept.extend(values)
-
-
-def kept_sum():
-    return int(kept[0].sum())
-
-
 def get_from(queue):
     return queue.get(timeout=10)
 
