@@ -1,7 +1,8 @@
 //! The functions of the C and C++ libraries whose frames may be discarded ([`super::discard`]).
 //!
 //! They take no lock of the process: mem*, str* and other computations, waits for what belongs to the caller, and system
-//! calls. The C library's malloc and its kin lock an arena that all share, and are not here. A stream's functions lock the stream.
+//! calls. The C library's malloc and its kin lock an arena that all share, and are not here: an embedder with
+//! heaps of its own names their functions itself. A stream's functions lock the stream.
 
 use std::ffi::CStr;
 use std::ptr;

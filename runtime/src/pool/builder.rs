@@ -300,10 +300,11 @@ impl Builder {
     /// Whether a crash in an interpreter's code becomes an error of the calls into it
     /// ([`Error::Crashed`](crate::Error::Crashed)). The default is `false`: a crash ends the process.
     ///
-    /// It is for defects, not for malice. A fault, `abort`, an exception that nobody catches, and a stack overflow are contained
-    /// if nothing but the interpreter's code is on the thread's stack, and functions of the C and C++ libraries that hold no lock. Else
-    /// the process ends, with a report that says why. So it does for a crash in malloc or in a stream's function, in a host
-    /// function, in libraries that all interpreters share (BLAS, OpenMP, CUDA), in a forked child, and after a signal that
+    /// It is for defects, not for malice. A fault, `abort`, an exception that nobody catches, a stack overflow, and damage to the
+    /// interpreter's own heap are contained if nothing but the interpreter's code is on the thread's stack, and functions of the C
+    /// and C++ libraries that hold no lock. Else the process ends, with a report that says why. So it does for a crash in a stream's
+    /// function, in malloc for a block that is not the interpreter's, in a host function, in libraries that all interpreters share
+    /// (BLAS, OpenMP, CUDA), in a forked child, and after a signal that
     /// another process has sent. A stray write into memory of another interpreter or of the program cannot be recognised: it may
     /// crash that one later, or change its data.
     ///
