@@ -120,12 +120,14 @@ pub(super) unsafe fn make(crash: &Crash, end: End) -> bool {
     }
     let _ = write_registers(text, &registers);
     let _ = native(text, &stack);
+    let is_contained = matches!(end, End::Contained);
+    // Others go on after a contained crash, and shall not feel it.
+    let memory = if is_contained { stacks::Memory::Shared } else { stacks::Memory::Copied };
     for domain in stack.domains.into_iter().flatten() {
         if let Some(interpreter) = interpreters::find(domain) {
-            let _ = python(text, interpreter);
+            let _ = python(text, interpreter, memory);
         }
     }
-    let is_contained = matches!(end, End::Contained);
     if !is_contained {
         print(text.bytes());
     }
@@ -286,10 +288,10 @@ fn describe(text: &mut Text, address: usize, executes: usize) -> fmt::Result {
 }
 
 /// Adds the Python stacks of an interpreter's threads.
-fn python(text: &mut Text, interpreter: &Record) -> fmt::Result {
+fn python(text: &mut Text, interpreter: &Record, memory: stacks::Memory) -> fmt::Result {
     let mut name = [0; 64];
     writeln!(text, "\nPython stacks of {}:", interpreter.name(&mut name))?;
-    let read = interpreter.stacks().ok_or(0).and_then(|write| from_child(write, text));
+    let read = interpreter.stacks().ok_or(0).and_then(|write| from_child(write, text, memory));
     match read {
         Ok(0) => text.write_str("  (there are none)\n"),
         Ok(_) => Ok(()),
@@ -298,15 +300,18 @@ fn python(text: &mut Text, interpreter: &Record) -> fmt::Result {
 }
 
 /// Adds what `write` writes in a child. Returns how many bytes that are, or the number of the kernel's error.
-fn from_child(write: unsafe extern "C" fn(), text: &mut Text) -> Result<usize, c_int> {
+fn from_child(
+    write: unsafe extern "C" fn(),
+    text: &mut Text,
+    memory: stacks::Memory,
+) -> Result<usize, c_int> {
     // SAFETY: a name and a flag; the descriptor is closed below. The buffer takes so many bytes.
     unsafe {
         let file = libc::memfd_create(c"stacks".as_ptr(), libc::MFD_CLOEXEC);
         if file < 0 {
             return Err(*libc::__errno_location());
         }
-        let outcome = stacks::child(write, file).map(|child| {
-            stacks::wait(child);
+        let outcome = stacks::read(write, file, memory).map(|()| {
             let (mut bytes, mut done) = ([0u8; 4096], 0);
             loop {
                 let count = libc::pread(file, bytes.as_mut_ptr().cast(), bytes.len(), done as i64);
