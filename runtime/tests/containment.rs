@@ -109,8 +109,8 @@ fn a_crash_in_a_forked_child_is_not_contained() {
 }
 
 #[test]
-fn crash_after_crash_leaves_nothing_behind_and_others_serve() {
-    contained("soak");
+fn a_contained_crash_copies_no_page_of_others() {
+    contained("copies_nothing");
 }
 
 /// Not a test: the process that crashes.

@@ -1,4 +1,4 @@
-// A library whose functions crash, for tests/containment.rs. A copy of it named `beginning-KIND` does so in a constructor.
+// A library whose functions crash, for tests/containment.rs and tests/endurance.rs. A copy of it named `beginning-KIND` does so in a constructor.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -40,7 +40,7 @@ pub const MANY: usize = 200;
 /// Rounds whose latencies do not count, of each kind.
 const FIRST: usize = 1;
 
-const KINDS: [&str; 20] = [
+const KINDS: [&str; 24] = [
     "reads_nothing",
     "crashes",
     "overflows",
@@ -61,6 +61,10 @@ const KINDS: [&str; 20] = [
     "bus",
     "crashes_on_a_thread_of_python",
     "crashes_beside_others",
+    "frees_twice",
+    "deletes_twice",
+    "overflows_a_long_block",
+    "breaks_malloc",
 ];
 
 /// Kinds of crashes that numpy has, and torch.
@@ -117,8 +121,9 @@ pub fn endure(builder: &Builder, packages: Packages, count: usize) -> Measured {
     // SAFETY: core files have no use here.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }) };
     let workshop = Workshop::new("enduring");
-    let flags = ["-fno-stack-protector", "-fno-optimize-sibling-calls"];
-    let library = workshop.build("enduring++.so", include_str!("crashes.cc"), &flags);
+    let flags = ["-fno-stack-protector", "-fno-optimize-sibling-calls", "-fopenmp"];
+    let source = include_str!("../containing/library.cc");
+    let library = workshop.build("enduring++.so", source, &flags);
     let pool = builder.clone().interpreters(4).contain_crashes(true).build().unwrap();
     let crashing = Crashing {
         pool: &pool,

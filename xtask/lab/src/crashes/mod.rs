@@ -118,10 +118,11 @@ impl Inject {
     }
 }
 
-/// The command of a test of the runtime.
+/// The command of a test of the runtime, built as a program that serves is.
 fn test_of(environment: &Environment, program: &str, test: &str) -> Command {
     let mut command = workspace::cargo();
-    command.args(["test", "--package", "hydrozoa", "--test", program, "--", "--exact", test]);
+    command.args(["test", "--release", "--package", "hydrozoa", "--test", program]);
+    command.args(["--", "--exact", test]);
     command.env("HYDROZOA_TEST_VENV", environment.root()).env("OMP_NUM_THREADS", "1");
     command
 }
