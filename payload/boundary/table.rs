@@ -29,7 +29,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// The payload's only exported symbol, of type [`EntryPoint`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -147,6 +147,21 @@ pub struct BufferView {
     pub suboffsets: *const isize,
     /// 1 if the memory must not be written.
     pub read_only: c_int,
+}
+
+/// The arguments of a call: a value for each positional one, then one for each name. A value is what `build` takes, or a
+/// reference.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct CallArguments {
+    /// The values.
+    pub values: *const TaggedValue,
+    /// How many of them are positional.
+    pub positional: usize,
+    /// The names of the others.
+    pub names: *const Text,
+    /// How many there are.
+    pub named: usize,
 }
 
 /// Host memory that is lent to Python.
@@ -396,15 +411,11 @@ pub struct PayloadTable {
         value: Handle,
         sink: *mut c_void,
     ) -> Status,
-    /// `callable(*values[..positional], **dict(zip(names, values[positional..])))`; if `method`
-    /// is not empty, `getattr(callable, method)` is what is called. A value is what `build` takes, or a reference.
+    /// `callable(*positional, **named)`; if `method` is not empty, `getattr(callable, method)` is what is called.
     pub call: unsafe extern "C" fn(
         callable: Handle,
         method: Text,
-        values: *const TaggedValue,
-        positional: usize,
-        names: *const Text,
-        named: usize,
+        arguments: *const CallArguments,
         out: *mut Handle,
         sink: *mut c_void,
     ) -> Status,

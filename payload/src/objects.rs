@@ -6,7 +6,7 @@ use crate::api::reference::{Ref, done};
 use crate::exceptions::foreign::frame;
 use crate::exceptions::report::{self, guarded, returning};
 use crate::garbage::during_imports;
-use crate::table::{Handle, Status, TaggedValue, Text};
+use crate::table::{CallArguments, Handle, Status, TaggedValue, Text};
 use crate::values::arguments::ArgumentObjects;
 use pyo3_ffi::{
     PY_VECTORCALL_ARGUMENTS_OFFSET, Py_None, Py_XDECREF, PyErr_Occurred, PyImport_GetModule,
@@ -76,15 +76,13 @@ pub(crate) unsafe extern "C" fn set_attribute(
 pub(crate) unsafe extern "C" fn call(
     callable: Handle,
     method: Text,
-    values: *const TaggedValue,
-    positional: usize,
-    names: *const Text,
-    named: usize,
+    arguments: *const CallArguments,
     out: *mut Handle,
     sink: *mut c_void,
 ) -> Status {
     // SAFETY: the host is attached, and passes live objects, as many as it says, and valid views and places.
     unsafe {
+        let CallArguments { values, positional, names, named } = *arguments;
         let values = slice::from_raw_parts(values, positional + named);
         match call_with(callable.cast(), method, values, positional, names, named) {
             Ok(result) => {

@@ -5,7 +5,7 @@ mod session;
 use crate::convert::{FromPython, List, Plain, ToArguments, ToKeywords, ToPython};
 use crate::interpreter::Interpreter;
 use crate::payload::Sink;
-use crate::payload::table::{Handle, Kind, PayloadTable, Status, TaggedValue, Text};
+use crate::payload::table::{CallArguments, Handle, Kind, PayloadTable, Status, TaggedValue, Text};
 use crate::session::Session;
 use crate::thread::stack;
 use crate::{Error, Result};
@@ -243,22 +243,15 @@ impl<'session> Object<'session> {
     fn call_with(&self, method: &str, list: &mut List<'_>) -> Result<Object<'session>> {
         self.session.object_attached(|inner, out, sink| {
             let (values, names) = list.take();
-            let positional = values.len() - names.len();
-            let (method, values, named) = (Text::new(method), values.as_ptr(), names.len());
+            let arguments = CallArguments {
+                values: values.as_ptr(),
+                positional: values.len() - names.len(),
+                names: names.as_ptr(),
+                named: names.len(),
+            };
             // SAFETY: attached. The values and names are valid, and there is a value for each name behind the
             // positional ones.
-            unsafe {
-                (inner.table().call)(
-                    self.handle(),
-                    method,
-                    values,
-                    positional,
-                    names.as_ptr(),
-                    named,
-                    out,
-                    sink,
-                )
-            }
+            unsafe { (inner.table().call)(self.handle(), Text::new(method), &arguments, out, sink) }
         })
     }
 

@@ -4,7 +4,7 @@ use super::Device;
 use crate::interpreter::{Inner, Interpreter};
 use crate::object::Object;
 use crate::payload::Sink;
-use crate::payload::table::{Handle, Kind, PayloadTable, Status, TaggedValue, Text};
+use crate::payload::table::{CallArguments, Handle, Kind, PayloadTable, Status, TaggedValue, Text};
 use crate::session::Session;
 use std::ffi::c_void;
 use std::sync::{Arc, Weak};
@@ -127,10 +127,10 @@ unsafe extern "C" fn wait(waiting: *mut c_void) {
         let mut status =
             (table.import)(Text::new("_hydrozoa.devices"), &mut module, sink.pointer());
         if status == Status::DONE {
-            let (method, no_names) = (Text::new("release"), ptr::NonNull::dangling().as_ptr());
-            let place = &mut result;
-            let sink = sink.pointer();
-            status = (table.call)(module, method, &leaf, 1, no_names, 0, place, sink);
+            let names = ptr::NonNull::dangling().as_ptr();
+            let arguments = CallArguments { values: &leaf, positional: 1, names, named: 0 };
+            let method = Text::new("release");
+            status = (table.call)(module, method, &arguments, &mut result, sink.pointer());
         }
         for object in [module, result] {
             if !object.is_null() {

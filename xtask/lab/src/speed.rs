@@ -1,4 +1,4 @@
-//! `cargo xtask lab speed`: checks the promised speed of loader, calls, Python code, malloc and starts, each beside its rival in the same run.
+//! `cargo xtask lab speed`: checks the promised speed of loader, calls, Python code, malloc, guards and starts, each beside its rival in the same run.
 
 use std::process::Command;
 
@@ -30,6 +30,8 @@ enum Side {
     Kernels,
     /// Pairs of malloc and free in an interpreter, beside glibc's
     Malloc,
+    /// Calls of an interpreter that contains its crashes, beside one that does not
+    Guards,
     /// Further interpreters with torch, eager, beside processes: one alone, and four at once
     Starts,
 }
@@ -45,9 +47,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if wanted(Side::Kernels) {
         outcomes.push(is_kept(&mut kernels(arguments)?)?);
     }
-    if wanted(Side::Malloc) {
-        let environment = Environment::with_numpy(python::find(arguments.python.as_ref())?)?;
-        outcomes.push(is_kept(&mut compare::role(&program()?, "malloc", environment.root()))?);
+    for (side, role) in [(Side::Malloc, "malloc"), (Side::Guards, "guards")] {
+        if wanted(side) {
+            let environment = Environment::with_numpy(python::find(arguments.python.as_ref())?)?;
+            outcomes.push(is_kept(&mut compare::role(&program()?, role, environment.root()))?);
+        }
     }
     if wanted(Side::Loader) {
         for mut command in beside_glibc::measurements(arguments)? {

@@ -8,6 +8,7 @@ mod exported;
 mod fault;
 mod field;
 mod gpu;
+mod guards;
 mod kernels;
 mod malloc;
 mod measured;
@@ -63,6 +64,8 @@ enum Role {
     Scaling(scaling::Options),
     /// CPU time of Python code with eager imports, with a profile of imports, and settled
     Kernels(kernels::Options),
+    /// The time that a call takes longer in an interpreter that contains its crashes
+    Guards(guards::Options),
     /// The processor's time of pairs of malloc and free in an interpreter, beside glibc's
     Malloc(malloc::Options),
     /// One piece of code that crashes, in an interpreter that contains its crashes
@@ -97,6 +100,7 @@ fn run(role: Role) -> anyhow::Result<()> {
         Role::Workloads(options) => workloads::run(&options),
         Role::Scaling(options) => scaling::run(&options),
         Role::Kernels(options) => kernels::run(&options),
+        Role::Guards(options) => guards::run(&options),
         Role::Malloc(options) => malloc::run(&options),
         Role::Fault(options) => fault::run(&options),
         Role::Contender { description } => ours::Ours::run(&description),

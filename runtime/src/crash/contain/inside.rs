@@ -211,11 +211,15 @@ pub(super) unsafe extern "C" fn begin(entry: &GuardEntry, base: *const usize) ->
     own.of.store(ptr::from_ref(contained).cast_mut(), Ordering::Relaxed);
     // In this order: the thread that sends others home looks after the crash (`hydrozoa_loader::order_accesses`).
     compiler_fence(Ordering::SeqCst);
-    if contained.has_crashed() {
-        end();
-        return REFUSED;
-    }
-    call.addr()
+    if contained.has_crashed() { refuse() } else { call.addr() }
+}
+
+/// Takes a note back. It lies apart, so that a call that begins needs no frame.
+#[cold]
+#[inline(never)]
+fn refuse() -> usize {
+    end();
+    REFUSED
 }
 
 /// The same for a thread's first call, and for the functions of an interpreter that has ended.

@@ -7,14 +7,12 @@
 //! says. Nothing is unwound.
 //!
 //! ```text
-//!   rbp + 16   arguments on the stack
 //!   rbp + 8    return address
 //!   rbp        rbp of the caller
 //!   rbp - 8    the entry
 //!   rbp - 16   arguments in registers; the results
 //!   rbp - 64   the place off the stack, or UNNOTED
-//!   rbp - 80   the stack pointer, aligned
-//!   rbp - 112  a copy of the arguments on the stack; the stack pointer at the call
+//!   rbp - 80   the stack pointer at the call
 //! ```
 
 use super::GuardEntry;
@@ -22,11 +20,8 @@ use super::inside::{self, begin, end};
 use std::arch::{asm, naked_asm};
 use std::ffi::{c_int, c_void};
 
-/// The distance of the stack pointer at the call from the guard's frame pointer.
-const AT_CALL: usize = 112;
-
-/// The distance of the stack pointer that [`landing`] begins with.
-const AT_LANDING: usize = 80;
+/// The distance of the stack pointer at the call from the guard's frame pointer, and of the one that [`landing`] begins with.
+const AT_CALL: usize = 80;
 
 /// All that a landing needs. The guard and the landing know the places of the first three.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +50,12 @@ impl Kept {
     /// The frame is that of a [`guard`] which has not returned. The place is valid for writes.
     #[inline]
     pub(super) unsafe fn begin(place: *mut Self, base: *const usize) {
+        // Word by word: the processor makes one load of words that were just stored one by one wait for the cache (Intel
+        // Optimization Reference Manual, Store Forwarding).
         // SAFETY: by contract.
         unsafe {
             (*place).base = base.addr();
-            (*place).words = WORDS.map(|word| base.offset(word).read());
+            (*place).words = WORDS.map(|word| base.offset(word).read_volatile());
         }
     }
 
@@ -96,7 +93,7 @@ impl Kept {
         registers[libc::REG_RIP as usize] = landing as *const () as i64;
         registers[libc::REG_RDI as usize] = own as i64;
         registers[libc::REG_RBP as usize] = self.base as i64;
-        registers[libc::REG_RSP as usize] = (self.base - AT_LANDING) as i64;
+        registers[libc::REG_RSP as usize] = (self.base - AT_CALL) as i64;
         registers[libc::REG_EFL as usize] &= !FLAGS;
     }
 
@@ -114,7 +111,7 @@ impl Kept {
                 "jmp {landing}",
                 base = in(reg) self.base,
                 in("rdi") own,
-                below = const AT_LANDING,
+                below = const AT_CALL,
                 landing = sym landing,
                 options(noreturn),
             )
@@ -131,8 +128,7 @@ pub(super) fn guard_address() -> usize {
 ///
 /// # Safety
 ///
-/// `r10` holds the address of an [`GuardEntry`] whose target takes these arguments: integers and pointers, up to four of them on
-/// the stack (`PayloadTable::call` has three there).
+/// `r10` holds the address of a [`GuardEntry`] whose target takes these arguments: integers and pointers, all in registers.
 #[unsafe(naked)]
 pub(super) unsafe extern "C-unwind" fn guard() {
     naked_asm!(
@@ -171,10 +167,6 @@ pub(super) unsafe extern "C-unwind" fn guard() {
         "mov rcx, [rbp - 40]",
         "mov r8, [rbp - 48]",
         "mov r9, [rbp - 56]",
-        "push [rbp + 40]",
-        "push [rbp + 32]",
-        "push [rbp + 24]",
-        "push [rbp + 16]",
         "mov r11, [rbp - 8]",
         "call [r11]",
         "cmp qword ptr [rbp - 64], 1",
