@@ -40,12 +40,6 @@ pub struct Arguments {
 /// minutes.
 const ONCE: usize = 1;
 
-/// Parts of the names of tests that run there only with `--full`: they compile C++ or run for a minute, and what they
-/// test (libraries in packages, memory of devices, reports of builds, places of torch, the command) is the same code on each
-/// version.
-const LONG: [&str; 6] =
-    ["mask_rcnn", "extension_", "device_memory", "a_build_", "the_command_", "torch_is_found"];
-
 /// Programs of the runtime with few tests, which take long and load torch or measure memory: one processor is enough, and
 /// it need not be quiet. They run beside the other programs.
 const LONE: [&str; 13] = [
@@ -85,7 +79,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return without_torch(&python, &pythons);
     }
     // A named Python is the only one used.
-    let turn = wanted.is_none().then(|| pythons.turn(python.minor, pythons::today())).flatten();
+    let has_turn = arguments.full && wanted.is_none();
+    let turn = has_turn.then(|| pythons.turn(python.minor, pythons::today())).flatten();
     all(arguments, &python, &pythons, turn.as_ref())
 }
 
@@ -283,10 +278,8 @@ fn others(steps: &mut Steps, place: &Requirements<'_>, pythons: &Pythons, turn: 
                 repetitions: ONCE,
                 ..*place
             };
-            let long: &[&str] = if place.full { &[] } else { &LONG };
-            let skipped: Vec<&str> = long.iter().flat_map(|name| ["--skip", name]).collect();
             let conformance = place.programs.named(&[("tests", "conformance")])?;
-            conformance.run(&skipped, |command| place.name(command))
+            conformance.run(&[], |command| place.name(command))
         });
     }
 }

@@ -122,7 +122,8 @@ pub(super) unsafe fn make(crash: &Crash, end: End) -> bool {
     let _ = native(text, &stack);
     let is_contained = matches!(end, End::Contained);
     // Others go on after a contained crash, and shall not feel it.
-    let memory = if is_contained { stacks::Memory::Shared } else { stacks::Memory::Copied };
+    let memory =
+        if is_contained { stacks::ChildMemory::Shared } else { stacks::ChildMemory::Copied };
     for domain in stack.domains.into_iter().flatten() {
         if let Some(interpreter) = interpreters::find(domain) {
             let _ = python(text, interpreter, memory);
@@ -288,7 +289,7 @@ fn describe(text: &mut Text, address: usize, executes: usize) -> fmt::Result {
 }
 
 /// Adds the Python stacks of an interpreter's threads.
-fn python(text: &mut Text, interpreter: &Record, memory: stacks::Memory) -> fmt::Result {
+fn python(text: &mut Text, interpreter: &Record, memory: stacks::ChildMemory) -> fmt::Result {
     let mut name = [0; 64];
     writeln!(text, "\nPython stacks of {}:", interpreter.name(&mut name))?;
     let read = interpreter.stacks().ok_or(0).and_then(|write| from_child(write, text, memory));
@@ -303,7 +304,7 @@ fn python(text: &mut Text, interpreter: &Record, memory: stacks::Memory) -> fmt:
 fn from_child(
     write: unsafe extern "C" fn(),
     text: &mut Text,
-    memory: stacks::Memory,
+    memory: stacks::ChildMemory,
 ) -> Result<usize, c_int> {
     // SAFETY: a name and a flag; the descriptor is closed below. The buffer takes so many bytes.
     unsafe {

@@ -17,7 +17,7 @@ const STACK: usize = 256 << 10;
 
 /// The memory that a child reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
+pub(crate) enum ChildMemory {
     /// A copy, in which nothing changes any more. To make it stops every thread of the process that maps memory, for some
     /// milliseconds with torch; each page that a thread writes afterwards costs it a fault.
     Copied,
@@ -39,7 +39,7 @@ struct Work {
 pub(crate) fn read(
     write: unsafe extern "C" fn(),
     output: c_int,
-    memory: Memory,
+    memory: ChildMemory,
 ) -> Result<(), c_int> {
     let work = Work { write, output };
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
@@ -50,8 +50,8 @@ pub(crate) fn read(
         libc::sigfillset(all.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         let outcome = match memory {
-            Memory::Copied => copied(&work).map(wait),
-            Memory::Shared => sharing(&work),
+            ChildMemory::Copied => copied(&work).map(wait),
+            ChildMemory::Shared => sharing(&work),
         };
         libc::sigprocmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
         outcome
@@ -91,8 +91,11 @@ unsafe fn sharing(work: &Work) -> Result<(), c_int> {
             return Err(*libc::__errno_location());
         }
         let work = ptr::from_ref(work).cast_mut().cast();
-        let process = libc::clone(begin, stack.byte_add(STACK), libc::CLONE_VM, work);
-        let outcome = if process < 0 { Err(*libc::__errno_location()) } else { Ok(wait(process)) };
+        let outcome = match libc::clone(begin, stack.byte_add(STACK), libc::CLONE_VM, work) {
+            process if process < 0 => Err(*libc::__errno_location()),
+            process => Ok(process),
+        };
+        let outcome = outcome.map(wait);
         libc::munmap(stack, STACK);
         outcome
     }

@@ -4,7 +4,7 @@
 //! threads run on, so what it reads may change and lead it astray. So it runs in a child with a copy of the memory, in
 //! which nothing changes any more ([`crate::crash::stacks`]).
 
-use crate::crash::stacks::{Memory, read};
+use crate::crash::stacks::{ChildMemory, read};
 use crate::interpreter::Inner;
 use crate::payload::Sink;
 use crate::payload::table::{PayloadTable, Text};
@@ -29,7 +29,7 @@ pub(super) fn of(table: &PayloadTable) -> io::Result<String> {
             descriptor => File::from_raw_fd(descriptor),
         }
     };
-    let outcome = read(table.stacks, file.as_raw_fd(), Memory::Copied);
+    let outcome = read(table.stacks, file.as_raw_fd(), ChildMemory::Copied);
     outcome.map_err(io::Error::from_raw_os_error)?;
     file.rewind()?;
     let mut text = Vec::new();

@@ -47,12 +47,12 @@ impl Pythons {
     /// The suite's log message about versions.
     pub fn words(&self, own: u8, turn: Option<&Python>) -> String {
         let further = match turn {
-            Some(turn) => format!("3.{}, by the day", turn.minor),
-            None => "none".to_owned(),
+            Some(turn) => format!("those with torch on one more, 3.{}, by the day", turn.minor),
+            None => "NONE WITH TORCH ON ANOTHER: `--full` does that".to_owned(),
         };
         format!(
             "CPython: {} All tests run on 3.{own}; those without torch, and with numpy, on \
-             each; those with torch on one more, {further}",
+             each; {further}",
             self.lacks()
         )
     }
