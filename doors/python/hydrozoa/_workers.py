@@ -143,11 +143,11 @@ class Future(Base):
     def _waited(self, wait, timeout):
         """Looks for the result for a moment, and then waits for the collector. This very thread may hold the collector up: in a
         finalizer, the interrupted code may hold a lock that the collector wants."""
-        job, end = self._job, timeout and time.monotonic() + timeout
+        job, end, is_late = self._job, timeout and time.monotonic() + timeout, False
         if job is not None:
             self._claim(job, PATIENCE if timeout is None or timeout > 0 else 0)
         while (job := self._job) is not None:
-            self._workers.keep_collecting()
+            self._workers.keep_collecting(is_late)
             left = TURN if end is None else end - time.monotonic() if end else 0
             try:
                 return wait(min(left, TURN) if left > 0 else 0)
@@ -156,6 +156,7 @@ class Future(Base):
                     break
                 if end is not None and left <= TURN:
                     raise
+            is_late = True
             # The result has come, and nobody is turning it into a value.
             if not job.lookers and library.hz_job_stage(job.handle) == ENDED:
                 self._claim(job, 0)
@@ -250,6 +251,8 @@ class Workers:
         self._free = collections.deque(range(most))
         self._places = {}
         self.collector = None
+        # The collector, once it runs.
+        self._begun = None
 
     def submit(self, data, views):
         """The future of a call that was pickled."""
@@ -292,14 +295,18 @@ class Workers:
         self.collector = collector
         collector.start()
 
-    def keep_collecting(self):
-        """Before a thread waits for a result. If it is the collector, in a finalizer or a callback, another one takes over."""
-        if self.collector is threading.current_thread():
+    def keep_collecting(self, is_late):
+        """Before a thread waits for a result. If it is the collector, in a finalizer or a callback, another one takes over. So it
+        does where the collector has not begun by now: this may be a signal's handler that has interrupted its start, which holds a
+        lock that the new thread wants."""
+        if self.collector is threading.current_thread() or is_late and self.collector is not self._begun:
             self._start_collector()
 
     def _collect(self):
         """Collects calls that have ended, until all workers have. Then it ends the pool, unless another collector took over."""
         this, tags = threading.current_thread(), (c_uint64 * 256)()
+        if self.collector is this:
+            self._begun = this
         while True:
             # Also what the one before it has heard.
             while self._heard:
@@ -414,7 +421,7 @@ class Workers:
             collector = self.collector
             # Objects of the pool end with it, and one of them may call this on the collector's own thread. A collector whose start
             # a handler interrupts has not started.
-            if collector is threading.current_thread() or collector.ident is None:
+            if collector is threading.current_thread() or not collector.is_alive():
                 return
             collector.join()
 

@@ -76,6 +76,29 @@ class Handlers(unittest.TestCase):
             self.interrupted(lambda n: (executor.submit(work.plus, array, n).result().tolist()[:3], [n, n + 1, n + 2]))
             self.interrupted(lambda n: (list(executor.map(work.add, range(5), [n] * 5)), list(range(n, n + 5))))
 
+    def test_a_handler_waits_for_a_result_while_the_thread_that_collects_results_starts(self):
+        """`Thread.start` holds a lock, when the handler comes, that the new thread wants."""
+        release, results = threading.Condition._release_save, []
+        before = signal.signal(signal.SIGALRM, lambda *_: results.append(executor.submit(work.add, 1, b=2).result(LONG)))
+
+        def interrupted(condition):
+            threading.Condition._release_save = release
+            signal.raise_signal(signal.SIGALRM)
+            return release(condition)
+
+        try:
+            # The new thread may be faster.
+            for _ in range(100):
+                with hydrozoa.Executor(1) as executor:
+                    threading.Condition._release_save = interrupted
+                    self.assertEqual(executor.submit(work.add, 3, b=4).result(), 7)
+                if results:
+                    break
+        finally:
+            threading.Condition._release_save = release
+            signal.signal(signal.SIGALRM, before)
+        self.assertEqual(results, [3])
+
     def test_a_handler_starts_and_ends_executors(self):
         def once(number):
             with hydrozoa.Executor(1) as executor:
