@@ -127,6 +127,8 @@ fn wait(child: libc::pid_t) {
 unsafe fn apart(work: &Work) -> ! {
     // SAFETY: each call is one of signal-safety(7), except `write`, which faults at worst.
     unsafe {
+        // Damaged memory may lead it in a circle: then the parent ends it, or the parent's end does.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let mut ending: libc::sigaction = std::mem::zeroed();
         ending.sa_sigaction = end as *const () as usize;
         let mut faults: libc::sigset_t = std::mem::zeroed();
