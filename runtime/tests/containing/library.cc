@@ -51,6 +51,7 @@ void bus() {
     int file = mkstemp(name);
     unlink(name);
     char *page = (char *)mmap(0, 4096, PROT_READ, MAP_PRIVATE, file, 0);
+    close(file);
     *(volatile char *)page;
 }
 void uses_freed() {
