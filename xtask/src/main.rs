@@ -35,7 +35,7 @@ struct Arguments {
 enum Task {
     /// Everything: formatting, lints, unit, integration and conformance tests, and the demo in a short form
     ///
-    /// It is all that CI runs, and takes 25 minutes on two cores; `--quick` takes five, `--full` also follows the
+    /// It is all that CI runs, and takes 35 minutes on two cores; `--quick` takes five, `--full` also follows the
     /// README in an empty root. For tests that pass it prints only the result, and failures in full, again at the end.
     /// Its first line says which versions of CPython it tries and which the machine lacks:
     /// `PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install 3.N` installs one.

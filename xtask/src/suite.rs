@@ -31,7 +31,7 @@ pub struct Arguments {
     /// builds of the programs that measure
     #[arg(long)]
     full: bool,
-    /// How often the programs in several copies are run, on each of two CPythons; 20 before a release
+    /// How often the programs in several copies are run; 20 before a release
     #[arg(long, value_name = "N", default_value_t = ONCE)]
     repetitions: usize,
 }
