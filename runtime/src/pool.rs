@@ -8,6 +8,7 @@ mod weak;
 pub use builder::Builder;
 pub use weak::WeakPool;
 
+use crate::dense;
 use crate::interpreter::{Configuration, Interpreter, Queue, close_all, start, without_gil};
 use crate::python::Installation;
 use crate::settle::settle;
@@ -402,6 +403,7 @@ impl Pool {
         let owner: Weak<PoolState> = Arc::downgrade(&self.0);
         interpreter.set_owner(owner);
         interpreter.0.leases().serve(&self.0.queue);
+        dense::watch(&interpreter.0);
     }
 
     /// Makes these its interpreters.

@@ -5,7 +5,6 @@ use crate::interpreter::{Attached, Inner, Interpreter, whereabouts, without_gil}
 use crate::interrupt::{self, InterruptHandle, Watch};
 use crate::memory;
 use crate::payload::{Sink, table::Status};
-use crate::settle;
 use crate::thread::stack;
 use std::any::Any;
 use std::ffi::c_long;
@@ -239,7 +238,6 @@ impl Drop for Session {
         if self.inner().leases().end() {
             memory::give_back(&self.interpreter);
         }
-        settle::session_ended(self.inner());
     }
 }
 

@@ -7,16 +7,15 @@ use crate::heap::Still;
 use crate::interpreter::{Inner, Interpreter, without_gil};
 use crate::payload::Sink;
 use crate::settled_pages::{
-    Exchange, Extent, Pagemap, Record, Settled, Spans, Unsettled, bytes, extend, leave_memory,
-    unlinked,
+    Exchange, Extent, Pagemap, Record, Settled, Settlings, Spans, Unsettled, bytes, extend,
+    leave_memory, unlinked,
 };
-use crate::thread::Thread;
 use crate::thread::signals::Mask;
 use crate::{Error, Result};
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,78 +57,97 @@ impl Interpreter {
     pub fn settle(&self, directory: impl AsRef<Path>) -> Result<Settled> {
         settle(&self.0, directory.as_ref())
     }
-}
 
-/// Settles an interpreter whose last session has ended, on a thread of its own, if it is time to.
-pub(crate) fn session_ended(inner: &Arc<Inner>) {
-    if !inner.settling().is_due(inner.leases().count()) {
-        return;
-    }
-    let weak = Arc::downgrade(inner);
-    let job = move || {
-        let Some(inner) = weak.upgrade() else { return };
-        let outcome = inner.settling().directory().and_then(|directory| settle(&inner, directory));
-        let interpreter = inner.name();
-        match outcome {
-            Ok(settled) => tracing::debug!(interpreter, ?settled, "settled"),
-            Err(Error::Settle { reason, .. }) if reason.is_passing() => {
-                tracing::debug!(interpreter, %reason, "not settled");
-                inner.settling().try_again();
-            }
-            Err(error) => tracing::warn!(interpreter, %error, "not settled"),
-        }
-    };
-    match Thread::helper("settle", job) {
-        Ok(thread) => thread.detach(),
-        Err(error) => {
-            let interpreter = inner.name();
-            tracing::warn!(interpreter, %error, "no thread to settle an interpreter");
-        }
+    /// How this interpreter was settled so far: by [`Interpreter::settle`], by its pool, and by itself
+    /// ([`Builder::dense`](crate::Builder::dense)).
+    pub fn settlings(&self) -> Settlings {
+        self.0.settling().so_far()
     }
 }
 
 /// See [`Interpreter::settle`].
 pub(crate) fn settle(inner: &Arc<Inner>, directory: &Path) -> Result<Settled> {
-    let refused = |reason| Error::Settle { interpreter: inner.name().to_owned(), reason };
-    let begin = Instant::now();
-    if inner.visitors().is_childs() {
-        return Err(refused(Unsettled::Forked));
+    noted(inner, || Survey::new(inner, directory)?.settle(inner))
+}
+
+/// The same, if enough has become anonymous since the last time to be worth it.
+pub(crate) fn settle_if_worth_it(inner: &Arc<Inner>, directory: &Path) -> Result<Option<Settled>> {
+    noted(inner, || {
+        let survey = Survey::new(inner, directory)?;
+        let is_worth_it = survey.record.is_worth_it(survey.spans.all(), &survey.anonymous);
+        is_worth_it.then(|| survey.settle(inner)).transpose()
+    })
+}
+
+/// Notes why an attempt has failed.
+fn noted<T>(inner: &Inner, attempt: impl FnOnce() -> Result<T>) -> Result<T> {
+    attempt().inspect_err(|error| inner.settling().note_refusal(error.to_string()))
+}
+
+/// The memory that is there to settle, found while nothing hinders it.
+struct Survey<'a> {
+    begin: Instant,
+    directory: &'a Path,
+    file: File,
+    pagemap: Pagemap,
+    record: MutexGuard<'a, Record>,
+    spans: Spans,
+    anonymous: Vec<Range<usize>>,
+}
+
+impl<'a> Survey<'a> {
+    /// A refusal here comes before any page is touched.
+    fn new(inner: &'a Arc<Inner>, directory: &'a Path) -> Result<Self> {
+        let refused = |reason| refusal(inner, reason);
+        let begin = Instant::now();
+        if inner.visitors().is_childs() {
+            return Err(refused(Unsettled::Forked));
+        }
+        match inner.visitors().count() {
+            0 => {}
+            visits => return Err(refused(Unsettled::Visited { visits })),
+        }
+        // The thread that holds the record may wait for this thread's GIL.
+        let record = without_gil(|| inner.settling().record());
+        let file = unlinked(directory).map_err(refused)?;
+        let pagemap = Pagemap::open().map_err(Unsettled::pagemap).map_err(refused)?;
+        let (spans, anonymous) = {
+            let _attached = inner.attach();
+            quietly(inner, |spans| pagemap.anonymous(spans.all()).map(|found| (spans, found)))
+                .and_then(|found| found.map_err(Unsettled::pagemap))
+                .map_err(|reason| refused(visited_or(inner, reason)))?
+        };
+        match spans.is_empty() {
+            true => Err(refused(Unsettled::NoWindow)),
+            false => Ok(Self { begin, directory, file, pagemap, record, spans, anonymous }),
+        }
     }
-    match inner.visitors().count() {
-        0 => {}
-        visits => return Err(refused(Unsettled::Visited { visits })),
+
+    fn settle(mut self, inner: &Arc<Inner>) -> Result<Settled> {
+        let refused = |reason| refusal(inner, reason);
+        let extent = self.record.extent(self.spans.all(), &self.anonymous);
+        collect(inner, extent)?;
+        let outcome = inner.visitors().close().map_err(|visits| Unsettled::Visited { visits });
+        let outcome = outcome.and_then(|closed| {
+            let _attached = inner.attach_alone(&closed);
+            let job =
+                Job { file: &self.file, directory: self.directory, pagemap: &self.pagemap, extent };
+            exchange_all(inner, &job, &mut self.record)
+        });
+        drop(self.record);
+        if outcome.is_err() && extent == Extent::All {
+            give_back_to_collections(inner);
+        }
+        let (written, anonymous, memory) = outcome.map_err(refused)?;
+        without_gil(|| leave_memory(&self.file))
+            .map_err(|source| refused(Unsettled::io(self.directory, source)))?;
+        inner.settling().count(written);
+        Ok(Settled { written, anonymous, memory, elapsed: self.begin.elapsed() })
     }
-    // The thread that holds the record may wait for this thread's GIL.
-    let mut record = without_gil(|| inner.settling().record());
-    let file = unlinked(directory).map_err(refused)?;
-    let pagemap = Pagemap::open().map_err(Unsettled::pagemap).map_err(refused)?;
-    // A refusal here comes before any page is touched.
-    let (spans, anonymous) = {
-        let _attached = inner.attach();
-        quietly(inner, |spans| pagemap.anonymous(spans.all()).map(|found| (spans, found)))
-            .and_then(|found| found.map_err(Unsettled::pagemap))
-            .map_err(|reason| refused(visited_or(inner, reason)))?
-    };
-    if spans.is_empty() {
-        return Err(refused(Unsettled::NoWindow));
-    }
-    let extent = record.extent(spans.all(), &anonymous);
-    collect(inner, extent)?;
-    let outcome = inner.visitors().close().map_err(|visits| Unsettled::Visited { visits });
-    let outcome = outcome.and_then(|closed| {
-        let _attached = inner.attach_alone(&closed);
-        let job = Job { file: &file, directory, pagemap: &pagemap, extent };
-        exchange_all(inner, &job, &mut record)
-    });
-    drop(record);
-    if outcome.is_err() && extent == Extent::All {
-        give_back_to_collections(inner);
-    }
-    let (written, anonymous, memory) = outcome.map_err(refused)?;
-    without_gil(|| leave_memory(&file))
-        .map_err(|source| refused(Unsettled::io(directory, source)))?;
-    inner.settling().is_done();
-    Ok(Settled { written, anonymous, memory, elapsed: begin.elapsed() })
+}
+
+fn refusal(inner: &Inner, reason: Unsettled) -> Error {
+    Error::Settle { interpreter: inner.name().to_owned(), reason }
 }
 
 /// Why an interpreter is not settled in which the calling thread is attached. A host's thread makes its state before it waits

@@ -396,34 +396,98 @@ def wait(child, write):
 }
 
 #[test]
-fn a_pool_settles_its_interpreters_by_itself_or_when_it_is_asked() {
+fn a_pool_settles_its_interpreters_when_it_is_asked() {
     alone(PATIENCE, || {
-        let builder = || builders(2).last().unwrap();
-        let pool = builder().settle_in(directory()).settle_after(8).build().unwrap();
-        let is_settled = || files().0 > 0;
-        for _ in 0..3 {
-            pool.acquire_on(0).unwrap().run("import json", "work.py").unwrap();
-            assert!(!is_settled());
-        }
-        let open = pool.acquire_on(0).unwrap();
-        for _ in 0..20 {
-            pool.acquire_on(0).unwrap().run("import json", "work.py").unwrap();
-        }
-        assert!(!is_settled());
-        drop(open);
-        let end = Instant::now() + Duration::from_secs(30);
-        while !is_settled() {
-            assert!(Instant::now() < end, "not settled");
-            thread::sleep(Duration::from_millis(5));
-        }
-        pool.acquire_on(0).unwrap().run("import json", "work.py").unwrap();
-        drop(pool);
-
-        let pool = builder().settle_in(directory()).build().unwrap();
+        let pool = builders(2).last().unwrap().settle_in(directory()).build().unwrap();
         let settled = pool.settle().unwrap();
         assert_eq!(settled.len(), 2);
         assert!(settled.iter().all(|one| one.anonymous * 4 < one.memory), "{settled:?}");
         let again = pool.replace(0).map(drop).and_then(|()| pool.settle()).unwrap();
         assert!(again[0].written > again[1].written, "{again:?}");
+        thread::sleep(Duration::from_secs(3));
+        assert_eq!(pool.interpreters()[1].settlings().times, 2);
+    });
+}
+
+#[test]
+fn interpreters_of_a_dense_pool_are_settled_by_themselves_while_nobody_uses_them() {
+    alone(PATIENCE, || {
+        let pool = builders(2).last().unwrap().dense(directory()).build().unwrap();
+        let session = pool.acquire_on(0).unwrap();
+        let program = Program::start(&session);
+        let interpreter = session.interpreter();
+        settles(interpreter, 1);
+        let settled = Usage::of_process().unwrap().private;
+        program.assert_works(1);
+
+        // Each call changes some of the memory, and the calls together more than an eighth.
+        for seed in 0..40_000 {
+            program.number("mutate", seed * 7);
+        }
+        settles(interpreter, 2);
+        program.assert_works(2);
+        let after = Usage::of_process().unwrap().private;
+        assert!(after < settled + (16 << 20), "{settled} {after}");
+        let before = interpreter.settlings();
+        assert_eq!(before.refused, None);
+        // One call changes too little.
+        thread::sleep(Duration::from_secs(3));
+        assert_eq!(interpreter.settlings(), before);
+
+        // A new one is settled too.
+        let new = pool.replace(1).unwrap();
+        settles(&new, 1);
+    });
+}
+
+/// Waits until the interpreter was settled so many times.
+fn settles(interpreter: &Interpreter, times: u64) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while interpreter.settlings().times < times {
+        assert!(Instant::now() < end, "{interpreter:?}: {:?}", interpreter.settlings());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_interpreter_of_a_dense_pool_is_not_settled_during_a_call_but_between_two() {
+    alone(PATIENCE, || {
+        let pool = builders(1).last().unwrap().dense(directory()).build().unwrap();
+        let session = pool.acquire().unwrap();
+        let sleep = session.import("time").unwrap().getattr("sleep").unwrap();
+        let interpreter = session.interpreter();
+        // Some visits of its start may have been before.
+        let before = interpreter.settlings().times;
+        sleep.call((3.0,)).unwrap();
+        assert_eq!(interpreter.settlings().times, before);
+
+        // Always called, and never for long.
+        let begin = Instant::now();
+        let json = session.import("json").unwrap();
+        while interpreter.settlings().times == before {
+            json.call_method("dumps", ([1, 2, 3],)).unwrap();
+            thread::sleep(Duration::from_millis(1));
+            assert!(begin.elapsed() < Duration::from_secs(90), "{:?}", interpreter.settlings());
+        }
+        assert!(begin.elapsed() > Duration::from_secs(15), "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn a_dense_pool_without_a_disk_goes_on_in_memory() {
+    alone(PATIENCE, || {
+        for directory in ["/dev/shm", "/nowhere"] {
+            let pool = builders(2).last().unwrap().dense(directory).build().unwrap();
+            let refused = || pool.interpreters()[1].settlings().refused;
+            let end = Instant::now() + Duration::from_secs(60);
+            while refused().is_none() {
+                assert!(Instant::now() < end, "{directory}");
+                thread::sleep(Duration::from_millis(20));
+            }
+            assert!(refused().unwrap().contains(directory), "{:?}", refused());
+            let session = pool.acquire().unwrap();
+            let sum: i64 = session.eval("sum(range(10))").unwrap().extract().unwrap();
+            assert_eq!(sum, 45);
+        }
     });
 }

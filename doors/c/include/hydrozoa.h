@@ -349,6 +349,12 @@ enum hz_status hz_builder_import_profile(struct hz_builder *builder, const char 
 // The directory, on a local disk, in which hz_pool_settle puts memory of interpreters.
 enum hz_status hz_builder_settle_in(struct hz_builder *builder, const char *directory, struct hz_error **error);
 
+// Settles each interpreter by itself in the directory, on a local disk, while nobody uses it: memory that it does not use moves to files
+// without names. The files hold copies of Python's memory, secrets included. Builder::dense of the Rust crate says when, and what it costs.
+enum hz_status hz_builder_dense(struct hz_builder *builder,
+                                const char *directory,
+                                struct hz_error **error);
+
 // The optimisation level, as `python -O` (1) and `-OO` (2). The default is 0.
 enum hz_status hz_builder_optimize(struct hz_builder *builder, uint8_t level, struct hz_error **error);
 

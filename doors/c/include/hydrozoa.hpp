@@ -430,6 +430,7 @@ public:
     Builder &path(const char *directory) { return set(hz_builder_path, directory); }
     Builder &memory_limit(std::size_t bytes) { return set(hz_builder_memory_limit, bytes); }
     Builder &settle_in(const char *directory) { return set(hz_builder_settle_in, directory); }
+    Builder &dense(const char *directory) { return set(hz_builder_dense, directory); }
     Builder &replace_stuck(bool replace) { return set(hz_builder_replace_stuck, replace); }
     Builder &contain_crashes(bool contain) { return set(hz_builder_contain_crashes, contain); }
     Builder &replace_crashed(bool replace) { return set(hz_builder_replace_crashed, replace); }

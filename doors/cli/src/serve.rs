@@ -97,9 +97,10 @@ struct Limited {
     /// When models import: `eager`, `recorded`, or as the profile in this file says
     #[arg(long, value_name = "WHEN", default_value = "eager")]
     imports: String,
-    /// Move memory of warm instances to files in this folder, which should be on a local disk
-    #[arg(long, value_name = "DIR")]
-    settle: Option<PathBuf>,
+    /// Keep memory that instances do not use in files without names in this folder, which should be on a local disk; `off` keeps it in
+    /// memory. The files hold copies of Python's memory, secrets included [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "off|DIR")]
+    dense: Option<PathBuf>,
     /// Make a crash in a model's native code an error of its requests, and replace the instance. Without it a crash ends the server
     #[arg(long)]
     contain_crashes: bool,
@@ -130,10 +131,18 @@ impl Limited {
                 ModelImports::Profile(file.into())
             }
         };
-        if let Some(folder) = &self.settle {
-            ensure!(folder.is_dir(), "--settle: {} is not a folder", folder.display());
-        }
-        defaults.settle.clone_from(&self.settle);
+        defaults.dense = match &self.dense {
+            Some(off) if off.as_os_str() == "off" => None,
+            Some(folder) => {
+                ensure!(
+                    folder.is_dir(),
+                    "--dense: {} is neither `off` nor a folder",
+                    folder.display()
+                );
+                Some(folder.clone())
+            }
+            None => Some(std::env::var_os("TMPDIR").map_or("/var/tmp".into(), PathBuf::from)),
+        };
         defaults.contain_crashes = self.contain_crashes;
         defaults.crash_limit = Some(self.crash_limit).filter(|limit| *limit > 0);
         Ok(defaults)

@@ -51,7 +51,7 @@ def main():
         found = {
             "processes": further(lambda workers: concurrent.futures.ProcessPoolExecutor(workers, mp_context=spawn)),
             "hydrozoa": further(hydrozoa.Executor),
-            "hydrozoa, settled": further(lambda workers: hydrozoa.Executor(workers, settle_in=folder), settled=True),
+            "hydrozoa, settled": further(lambda workers: hydrozoa.Executor(workers, dense=folder), settled=True),
         }
     for name, memory in found.items():
         share = memory / found["processes"]

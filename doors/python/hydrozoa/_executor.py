@@ -50,7 +50,10 @@ class Executor(Base):
     `python` and `venv` name another Python or virtual environment than this one's.
     Libraries of one interpreter (OpenMP, BLAS, torch) start `inner_threads` threads; by default its share of the processors,
     unless variables such as OMP_NUM_THREADS say otherwise. Interpreters have the environment variables of this process as
-    they are when the first call begins. `settle_in` is a directory on a local disk for settle().
+    they are when the first call begins.
+
+    With `dense`, a directory on a local disk, memory that an interpreter does not use moves to files there while nobody calls it. The
+    files have no names, and hold copies of Python's memory, secrets included.
 
     With `contain_crashes` a crash in an interpreter's native code is a `CrashedInterpreter` of the call that it has met, where nothing
     that all share is damaged, and another interpreter starts when a call needs it. Otherwise a crash ends the process.
@@ -60,7 +63,7 @@ class Executor(Base):
     """
 
     def __init__(self, max_workers=None, initializer=None, initargs=(), *, thread_name_prefix="", python=None, venv=None,
-                 import_profile=None, inner_threads=None, settle_in=None, contain_crashes=False):
+                 import_profile=None, inner_threads=None, dense=None, contain_crashes=False):
         refuse_inside()
         if max_workers is None:
             max_workers = len(os.sched_getaffinity(0))
@@ -71,7 +74,7 @@ class Executor(Base):
         budget(max_workers, inner_threads)
         self._max_workers = max_workers
         options = dict(python=python, venv=venv, import_profile=import_profile, inner_threads=inner_threads,
-                       settle_in=settle_in, contain_crashes=contain_crashes)
+                       dense=dense, contain_crashes=contain_crashes)
         begun = pickling.dumps((initializer, tuple(initargs), {})) if initializer is not None else None
         names = thread_name_prefix or f"hydrozoa-{next(_counter)}"
         self._workers = Workers(max_workers, lambda: Pool(max_workers, **options), begun, names)
@@ -127,7 +130,7 @@ class Executor(Base):
         return workers.usable_pool()
 
     def settle(self):
-        """Moves memory of the interpreters to files in `settle_in`, from which the kernel reads a page when it is used again.
+        """Moves memory of the interpreters to files in the directory `dense`, from which the kernel reads a page when it is used again.
         Call it after a first round of typical calls, while none runs. Returns the bytes that are left in memory."""
         workers = self._workers
         # A worker that is starting is inside of its interpreter.

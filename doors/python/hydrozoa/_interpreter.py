@@ -41,12 +41,12 @@ class Interpreter:
     `CrashedInterpreter`: what its `__main__` had is lost.
     """
 
-    def __init__(self, *, python=None, venv=None, import_profile=None, inner_threads=None, settle_in=None,
+    def __init__(self, *, python=None, venv=None, import_profile=None, inner_threads=None, dense=None,
                  contain_crashes=False):
         self._id = next(_numbers)
         self._pool = Pool(
             1, python=python, venv=venv, import_profile=import_profile, inner_threads=inner_threads,
-            settle_in=settle_in, contain_crashes=contain_crashes,
+            dense=dense, contain_crashes=contain_crashes,
         )
         # A session of each thread that calls.
         self._own = threading.local()

@@ -82,7 +82,7 @@ _CHECKED = {
     "hz_builder_venv": (_handle, _text),
     "hz_builder_environment": (_handle, POINTER(c_char_p), c_size_t),
     "hz_builder_import_profile": (_handle, _text),
-    "hz_builder_settle_in": (_handle, _text),
+    "hz_builder_dense": (_handle, _text),
     "hz_builder_contain_crashes": (_handle, c_bool),
     "hz_builder_replace_crashed": (_handle, c_bool),
     "hz_builder_build": (_handle, _out),

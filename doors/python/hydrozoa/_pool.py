@@ -113,7 +113,7 @@ def _value(is_value, value):
 class Pool:
     """Interpreters of one configuration."""
 
-    def __init__(self, count, *, python=None, venv=None, import_profile=None, inner_threads=None, settle_in=None,
+    def __init__(self, count, *, python=None, venv=None, import_profile=None, inner_threads=None, dense=None,
                  contain_crashes=False):
         refuse_inside()
         threads, is_asked_for = budget(count, inner_threads), inner_threads is not None
@@ -133,8 +133,8 @@ class Pool:
                 check("hz_builder_venv", builder, os.fsencode(venv))
             if import_profile is not None:
                 check("hz_builder_import_profile", builder, os.fsencode(import_profile))
-            if settle_in is not None:
-                check("hz_builder_settle_in", builder, os.fsencode(settle_in))
+            if dense is not None:
+                check("hz_builder_dense", builder, os.fsencode(dense))
             if contain_crashes:
                 check("hz_builder_contain_crashes", builder, True)
                 # A worker does it, and makes the new interpreter ready.

@@ -332,7 +332,7 @@ class Lives(unittest.TestCase):
             executor = hydrozoa.Executor(2)
 
     def test_settled_interpreters_answer_as_before(self):
-        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, hydrozoa.Executor(2, settle_in=folder) as executor:
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, hydrozoa.Executor(2, dense=folder) as executor:
             before = list(executor.map(work.add, range(20)))
             left = executor.settle()
             self.assertLess(left, 8 << 20)
@@ -348,6 +348,19 @@ class Lives(unittest.TestCase):
             executor.submit(work.pid).result()
             with self.assertRaisesRegex(hydrozoa.Error, "settle"):
                 executor.settle()
+
+    def test_interpreters_of_a_dense_executor_are_settled_by_themselves(self):
+        def anonymous():
+            with open("/proc/self/smaps_rollup") as lines:
+                return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Anonymous:"))
+
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, hydrozoa.Executor(2, dense=folder) as executor:
+            before = list(executor.map(work.add, range(20)))
+            full, end = anonymous(), time.monotonic() + 60
+            while anonymous() > full - (4 << 20):
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.05)
+            self.assertEqual(list(executor.map(work.add, range(20))), before)
 
     def test_a_forked_child_is_told_that_the_executor_is_its_parent_s_and_makes_one_of_its_own(self):
         printed = script("""

@@ -76,9 +76,4 @@ impl Unsettled {
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
-
-    /// Whether it may be temporary.
-    pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Self::Visited { .. } | Self::Threads { .. } | Self::Lent { .. })
-    }
 }

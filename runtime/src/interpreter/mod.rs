@@ -44,7 +44,7 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::{Arc, OnceLock, Weak};
 use thread_end::Gate;
-use visitors::Visitors;
+pub(crate) use visitors::Visitors;
 
 /// One complete CPython interpreter in this process, with a GIL of its own.
 ///
@@ -264,7 +264,7 @@ impl Inner {
     }
 
     /// The threads inside of it.
-    pub(crate) fn visitors(&self) -> &Visitors {
+    pub(crate) fn visitors(&self) -> &Arc<Visitors> {
         &self.visitors
     }
 

@@ -175,7 +175,7 @@ pub(crate) fn start(
         on_stuck: configuration.on_stuck.clone(),
         end,
         visitors,
-        settling: Settling::new(&configuration.settling),
+        settling: Settling::new(configuration.settling.clone()),
         guarded: guarded.clone(),
         main: Some(main),
     });

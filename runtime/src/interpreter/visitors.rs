@@ -9,8 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Set while nobody may enter.
-const CLOSED: usize = 1 << (usize::BITS - 1);
+/// The parts of the word: how many are inside, a bit that is set while nobody may enter, and the number of visits that have ended.
+/// That one wraps into nothing.
+const CLOSED: usize = 1 << 23;
+const INSIDE: usize = CLOSED - 1;
+const ENDED: usize = CLOSED << 1;
 
 /// How long a thread sleeps before it looks again whether it may enter. It takes no lock, so a fork disturbs nobody.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -28,7 +31,7 @@ pub(super) struct Visitor<'a>(&'a Visitors);
 
 impl Drop for Visitor<'_> {
     fn drop(&mut self) {
-        self.0.state.fetch_sub(1, Ordering::Release);
+        self.0.state.fetch_add(ENDED - 1, Ordering::Release);
     }
 }
 
@@ -77,14 +80,21 @@ impl Visitors {
 
     /// How many are inside.
     pub(crate) fn count(&self) -> usize {
-        self.state.load(Ordering::Acquire) & !CLOSED
+        self.state.load(Ordering::Acquire) & INSIDE
+    }
+
+    /// The number of visits that have ended, if nobody is inside. It wraps.
+    pub(crate) fn ended(&self) -> Option<usize> {
+        let state = self.state.load(Ordering::Acquire);
+        (state & INSIDE == 0).then_some(state / ENDED)
     }
 
     /// Keeps everybody outside, or returns how many are inside. One thread at a time may ask.
     pub(crate) fn close(&self) -> Result<Closed<'_>, usize> {
-        match self.state.compare_exchange(0, CLOSED, Ordering::Acquire, Ordering::Relaxed) {
+        let close = |state| (state & (INSIDE | CLOSED) == 0).then_some(state | CLOSED);
+        match self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, close) {
             Ok(_) => Ok(Closed(self)),
-            Err(count) => Err(count & !CLOSED),
+            Err(state) => Err(state & INSIDE),
         }
     }
 }

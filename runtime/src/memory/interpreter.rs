@@ -5,7 +5,7 @@ use super::pages::{self, Mapping, Pagemap, Pages};
 use crate::heap::Heap;
 use crate::interpreter::{Inner, Interpreter};
 use crate::payload::table::PackageSize;
-use crate::{Error, Result};
+use crate::{Error, Result, Settlings};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -46,6 +46,8 @@ pub struct InterpreterMemory {
     pub mappings: u64,
     /// Pages of files in its replicas and mappings that are in memory. They belong to the page cache.
     pub of_files: u64,
+    /// How it was settled: what was written then is among the pages of files, as far as it is in memory.
+    pub settlings: Settlings,
     /// Its share of the process's `Pss`. Where it has a part of a mapping, it has that part of the mapping's pages in memory.
     pub proportional: u64,
     /// The whole process at the same moment.
@@ -141,6 +143,7 @@ impl Interpreter {
             }
             memory.mappings += u64::from(is_own);
         }
+        memory.settlings = self.settlings();
         memory.page_tables = (tables.len() * 4096) as u64;
         memory.libraries.sort_by_key(|library| Reverse(library.private));
         Ok(memory)

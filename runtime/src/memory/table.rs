@@ -1,6 +1,7 @@
 //! The memory of an interpreter in words.
 
 use super::{InterpreterMemory, Library};
+use crate::Settlings;
 use std::fmt;
 
 /// So many libraries are listed.
@@ -29,6 +30,15 @@ impl fmt::Display for InterpreterMemory {
             writeln!(formatter, "{:>9.2} MiB  {words}", mib(bytes))?;
         }
         writeln!(formatter, "{:>9}      mappings", self.mappings)?;
+        let Settlings { times, written, refused } = &self.settlings;
+        writeln!(
+            formatter,
+            "{times:>9}      times settled: {:.2} MiB written to files",
+            mib(*written)
+        )?;
+        if let Some(reason) = refused {
+            writeln!(formatter, "               not settled the last time: {reason}")?;
+        }
         writeln!(formatter, "libraries with the most private memory:")?;
         for Library { path, private, .. } in self.libraries.iter().take(LISTED) {
             writeln!(formatter, "{:>9.2} MiB  {}", mib(*private), path.display())?;

@@ -219,12 +219,24 @@ impl Builder {
         self
     }
 
-    /// Settles each interpreter automatically, once: when at least this many sessions on it have ended and none is open, so
-    /// when it has warmed up. A pool's own work takes sessions too, such as [`Pool::register_module`] and loads of packages. It
-    /// happens on a thread of its own, and calls that begin meanwhile wait. 0, the default, means never. An interpreter that
-    /// cannot be settled goes on; a warning of `tracing` says why. Requires [`Builder::settle_in`].
-    pub fn settle_after(mut self, sessions: usize) -> Self {
-        self.settling.after = sessions;
+    /// Settles each interpreter by itself in a directory on a disk ([`Interpreter::settle`]) while nobody uses it, and again when
+    /// at least an eighth of its memory has become anonymous since.
+    ///
+    /// An interpreter is settled when nobody has called it for a second. One that never rests so long is settled between two calls,
+    /// after twenty seconds of waiting. Afterwards it is left alone for 5 seconds, then for 10, and so on, up to 320: so the bytes that are
+    /// written are bounded. Calls that begin while it is settled wait, some tenths of a second for 200 MiB. One thread of the process
+    /// does it. [`Interpreter::settlings`] counts, and says what prevented the last attempt. With [`Builder::imports`] and a profile
+    /// an interpreter takes less memory still.
+    ///
+    /// Where no file can be made, or files are in memory (tmpfs), a warning of `tracing` says so once for each directory, and
+    /// interpreters stay in memory.
+    ///
+    /// **The files hold copies of Python's memory, secrets included.** They have no names, and only this user could open them, but
+    /// their blocks stay on the disk until others are written there.
+    ///
+    /// The drop of a pool does not wait for the end of an interpreter that is being settled at that moment; [`Pool::close`] does.
+    pub fn dense(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.settling = Wish { directory: Some(directory.into()), is_dense: true };
         self
     }
 
@@ -355,7 +367,6 @@ impl Builder {
             Some(count) => count,
             None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
-        self.settling.check()?;
         let python = self.installation()?;
         let imports = match imports {
             Some(mode) => Some(mode),

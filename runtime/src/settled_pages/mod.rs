@@ -27,6 +27,7 @@ pub use crate::error::Unsettled;
 pub(crate) use exchange::Exchange;
 pub(crate) use file::{extend, leave_memory, unlinked};
 pub(crate) use pages::{Pagemap, bytes};
+pub use record::Settlings;
 pub(crate) use record::{Extent, Loan, Record, Settling, Shared, Wish};
 pub(crate) use spans::Spans;
 

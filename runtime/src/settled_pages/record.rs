@@ -16,40 +16,39 @@ const RUNS: usize = 48;
 /// The most runs until everything is written to one file again.
 const RUNS_IN_ALL: usize = 160;
 
+/// A further file is worth it if so many bytes have become anonymous since an interpreter was settled, and this part of its memory.
+const LEAST: u64 = 1 << 20;
+const PART: u64 = 8;
+
 /// The settings of an interpreter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
     pub(crate) directory: Option<PathBuf>,
-    /// After how many sessions it is settled automatically; 0: never.
-    pub(crate) after: usize,
+    /// Whether it is settled while nobody uses it.
+    pub(crate) is_dense: bool,
 }
 
 /// An interpreter's share in this module.
 #[derive(Debug)]
 pub(crate) struct Settling {
-    directory: Option<PathBuf>,
-    /// The sessions until it is settled, or [`NEVER`].
-    remaining: AtomicUsize,
+    wish: Wish,
     loans: Arc<AtomicUsize>,
     shared: Arc<LeafLock<Vec<Range<usize>>>>,
     record: Mutex<Record>,
+    so_far: LeafLock<Settlings>,
 }
 
-impl Wish {
-    /// Refuses a wish to settle nowhere.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.after > 0 && self.directory.is_none() { Err(no_directory()) } else { Ok(()) }
-    }
+/// How an interpreter was settled so far ([`Interpreter::settlings`](crate::Interpreter::settlings)).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settlings {
+    /// How often.
+    pub times: u64,
+    /// The bytes that were written to files, all times together.
+    pub written: u64,
+    /// Why the last attempt failed, if it did.
+    pub refused: Option<String>,
 }
-
-fn no_directory() -> Error {
-    Error::Configuration(
-        "the pool has no directory to settle its interpreters in: name one on a disk by Builder::settle_in"
-            .to_owned(),
-    )
-}
-
-const NEVER: usize = usize::MAX;
 
 /// The application can write memory of Python's until this is dropped.
 #[derive(Debug)]
@@ -78,43 +77,52 @@ impl Drop for Shared {
 }
 
 impl Settling {
-    pub(crate) fn new(wish: &Wish) -> Self {
-        let remaining = if wish.after == 0 { NEVER } else { wish.after };
+    pub(crate) fn new(wish: Wish) -> Self {
         Self {
-            directory: wish.directory.clone(),
-            remaining: AtomicUsize::new(remaining),
+            wish,
             loans: Arc::default(),
             shared: Arc::default(),
             record: Mutex::default(),
+            so_far: LeafLock::default(),
         }
     }
 
+    /// Where the pool settles its interpreters.
     pub(crate) fn directory(&self) -> Result<&Path> {
-        self.directory.as_deref().ok_or_else(no_directory)
+        self.wish.directory.as_deref().ok_or_else(|| {
+            Error::Configuration(
+                "the pool has no directory to settle its interpreters in: name one on a disk by Builder::settle_in"
+                    .to_owned(),
+            )
+        })
     }
 
-    /// Counts a session that has ended. True if it is time to settle the interpreter, which has `open` sessions now. It is
-    /// true once.
-    pub(crate) fn is_due(&self, open: usize) -> bool {
-        if self.remaining.load(Ordering::Relaxed) == NEVER {
-            return false;
-        }
-        let less = |remaining| match remaining {
-            NEVER => None,
-            0 | 1 if open == 0 => Some(NEVER),
-            left => Some(left.max(2) - 1),
-        };
-        let before = self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        open == 0 && matches!(before, Ok(0 | 1))
+    /// Whether the interpreter is settled while nobody uses it.
+    pub(crate) fn is_dense(&self) -> bool {
+        self.wish.is_dense
     }
 
-    /// The next session that ends is the time.
-    pub(crate) fn try_again(&self) {
-        self.remaining.store(1, Ordering::Relaxed);
+    /// Counts a time, with the bytes that were written.
+    pub(crate) fn count(&self, written: u64) {
+        self.note(|so_far| {
+            so_far.times += 1;
+            so_far.written += written;
+            so_far.refused.take()
+        });
     }
 
-    pub(crate) fn is_done(&self) {
-        self.remaining.store(NEVER, Ordering::Relaxed);
+    /// Notes why an attempt has failed.
+    pub(crate) fn note_refusal(&self, reason: String) {
+        self.note(|so_far| so_far.refused.replace(reason));
+    }
+
+    /// A former reason is dropped outside of the lock.
+    fn note(&self, change: impl FnOnce(&mut Settlings) -> Option<String>) {
+        drop(self.so_far.with(change));
+    }
+
+    pub(crate) fn so_far(&self) -> Settlings {
+        self.so_far.with(|so_far| so_far.clone())
     }
 
     /// Notes that the application can write memory of Python's.
@@ -172,6 +180,12 @@ pub(crate) enum Extent {
 impl Record {
     fn is_new(&self) -> bool {
         self.mapped.is_empty()
+    }
+
+    /// Whether it is worth a file to settle an interpreter with memory at `spans` and anonymous pages in `anonymous`.
+    pub(crate) fn is_worth_it(&self, spans: &[Range<usize>], anonymous: &[Range<usize>]) -> bool {
+        let (all, new) = (bytes(spans) as u64, bytes(anonymous) as u64);
+        self.is_new() || new >= LEAST.max(all / PART)
     }
 
     /// How much is to be written of an interpreter with memory at `spans` and anonymous pages in `anonymous`.

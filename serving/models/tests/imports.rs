@@ -76,7 +76,7 @@ fn a_model_imports_by_a_profile_in_a_file() {
 fn a_settled_model_answers_as_before() {
     let repository = Repository::new();
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let settled = with(&[("SETTLE", &folder.path().to_string_lossy())], WARM);
+    let settled = with(&[("DENSE", &folder.path().to_string_lossy())], WARM);
     assert_eq!(imported(&repository, "settled", &settled), 1.0);
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let folder = folder.path().to_string_lossy().into_owned();

@@ -28,7 +28,7 @@ const RUNTIME: [&[&str]; 9] = [
     &["payload"],
     &["domain"],
     &["interpreter", "interrupt"],
-    &["memory", "settle", "session"],
+    &["memory", "settle", "dense", "session"],
     &["object", "convert", "device"],
     &["handle", "exception", "function", "class", "streams", "asynchronous"],
     &["pool"],

@@ -182,6 +182,17 @@ pub unsafe extern "C" fn hz_builder_settle_in(
     guarded!(error, change(builder, |builder| Ok(builder.settle_in(path(directory, "directory")?))))
 }
 
+/// Settles each interpreter by itself in the directory, on a local disk, while nobody uses it: memory that it does not use moves to files
+/// without names. The files hold copies of Python's memory, secrets included. Builder::dense of the Rust crate says when, and what it costs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hz_builder_dense(
+    builder: Option<&mut hz_builder>,
+    directory: *const c_char,
+    error: *mut *mut hz_error,
+) -> hz_status {
+    guarded!(error, change(builder, |builder| Ok(builder.dense(path(directory, "directory")?))))
+}
+
 /// The optimisation level, as `python -O` (1) and `-OO` (2). The default is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hz_builder_optimize(

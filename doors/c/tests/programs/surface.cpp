@@ -12,7 +12,7 @@ using hydrozoa::check;
 hydrozoa::Pool built(const char *directory) {
     hydrozoa::Builder builder;
     builder.interpreters(1).max_sessions(2).path("/nonexistent/first").memory_limit(std::size_t{1} << 30);
-    builder.replace_stuck(true).settle_in(directory);
+    builder.replace_stuck(true).settle_in(directory).dense(directory);
     hz_builder *raw = builder.get();
     const char *arguments[] = {"program", "--option"};
     const char *variables[] = {"HZ_NAME=a value=b", "PATH=/nonexistent"};

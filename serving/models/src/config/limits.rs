@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Limits and imports for models whose configuration does not set them ([`Server::set_defaults`](crate::Server::set_defaults)).
 ///
 /// The parameters of a model have the same meaning: `HYDROZOA_EXECUTION_LIMIT`, `HYDROZOA_INITIALIZATION_LIMIT` (seconds),
-/// `HYDROZOA_MEMORY_LIMIT` (bytes), `HYDROZOA_IMPORTS` (`eager`, `recorded` or a file), `HYDROZOA_SETTLE` (`true`, `false` or a
+/// `HYDROZOA_MEMORY_LIMIT` (bytes), `HYDROZOA_IMPORTS` (`eager`, `recorded` or a file), `HYDROZOA_DENSE` (`true`, `false` or a
 /// folder), `HYDROZOA_CONTAIN_CRASHES` (`true` or `false`) and `HYDROZOA_CRASH_LIMIT` (a number).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,8 +23,9 @@ pub struct Defaults {
     pub memory_limit: Option<usize>,
     /// When the interpreters of a model import. A package that carries a profile imports by it, unless this names another one.
     pub imports: ModelImports,
-    /// Warm instances are settled to this folder's disk ([`Interpreter::settle`](hydrozoa::Interpreter::settle)).
-    pub settle: Option<PathBuf>,
+    /// Warm instances are settled to this folder's disk, and again while nobody uses them
+    /// ([`Builder::dense`](hydrozoa::Builder::dense)).
+    pub dense: Option<PathBuf>,
     /// Whether a crash of an instance's code fails its requests, and the instance is replaced
     /// ([`Builder::contain_crashes`](hydrozoa::Builder::contain_crashes)). Without it a crash ends the process, unless the server's
     /// builder contains crashes.
@@ -42,7 +43,7 @@ impl Default for Defaults {
             initialization_limit: None,
             memory_limit: None,
             imports: ModelImports::default(),
-            settle: None,
+            dense: None,
             contain_crashes: false,
             // DefaultStartLimitBurst of systemd-system.conf(5).
             crash_limit: Some(5),
@@ -67,7 +68,7 @@ const EXECUTION: &str = "HYDROZOA_EXECUTION_LIMIT";
 const INITIALIZATION: &str = "HYDROZOA_INITIALIZATION_LIMIT";
 const MEMORY: &str = "HYDROZOA_MEMORY_LIMIT";
 const IMPORTS: &str = "HYDROZOA_IMPORTS";
-const SETTLE: &str = "HYDROZOA_SETTLE";
+const DENSE: &str = "HYDROZOA_DENSE";
 const CONTAIN: &str = "HYDROZOA_CONTAIN_CRASHES";
 const CRASHES: &str = "HYDROZOA_CRASH_LIMIT";
 
@@ -91,9 +92,9 @@ impl Defaults {
                     path(other).display()
                 )),
             })?,
-            settle: of(draft, SETTLE, self.settle.clone(), |text| match text {
+            dense: of(draft, DENSE, self.dense.clone(), |text| match text {
                 "false" => Ok(None),
-                "true" => Ok(Some(self.settle.clone().unwrap_or_else(std::env::temp_dir))),
+                "true" => Ok(Some(self.dense.clone().unwrap_or_else(std::env::temp_dir))),
                 folder if path(folder).is_dir() => Ok(Some(path(folder))),
                 other => Err(format!(
                     "`{other}` is neither `true` nor `false`, and {} is not a folder",
@@ -176,7 +177,7 @@ mod tests {
                 ("INITIALIZATION_LIMIT", "1.5"),
                 ("MEMORY_LIMIT", "12"),
                 ("IMPORTS", "recorded"),
-                ("SETTLE", "true"),
+                ("DENSE", "true"),
                 ("CONTAIN_CRASHES", "true"),
                 ("CRASH_LIMIT", "0"),
             ],
@@ -186,16 +187,16 @@ mod tests {
             initialization_limit: Some(Duration::from_millis(1500)),
             memory_limit: Some(12),
             imports: ModelImports::Recorded,
-            settle: Some(std::env::temp_dir()),
+            dense: Some(std::env::temp_dir()),
             contain_crashes: true,
             crash_limit: None,
         };
         assert_eq!(own, Ok(expected));
-        let own = with(&defaults, &[("IMPORTS", "some.imports"), ("SETTLE", "/proc")]).unwrap();
+        let own = with(&defaults, &[("IMPORTS", "some.imports"), ("DENSE", "/proc")]).unwrap();
         assert!(
             matches!(own.imports, ModelImports::Profile(path) if path.ends_with("some.imports"))
         );
-        assert_eq!(own.settle, Some("/proc".into()));
+        assert_eq!(own.dense, Some("/proc".into()));
     }
 
     #[test]
@@ -206,7 +207,7 @@ mod tests {
             ("INITIALIZATION_LIMIT", "1e300", "`1e300` is not a number of seconds"),
             ("MEMORY_LIMIT", "1 GB", "`1 GB` is not a number of bytes"),
             ("IMPORTS", "absent.imports", "absent.imports is not a file"),
-            ("SETTLE", "yes", "neither `true` nor `false`"),
+            ("DENSE", "yes", "neither `true` nor `false`"),
             ("CONTAIN_CRASHES", "1", "`1` is neither `true` nor `false`"),
             ("CRASH_LIMIT", "-1", "`-1` is not a number, from 0"),
         ] {

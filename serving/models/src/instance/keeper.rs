@@ -357,11 +357,12 @@ impl Tenure {
         drop(runs.tell(Ok(())));
     }
 
+    /// The first time, before the next instance takes memory. Further times come by themselves, and say what is wrong with the folder.
     fn settle(&self, session: &Session) {
-        let Some(directory) = &self.runs.limits.settle else { return };
+        let Some(directory) = &self.runs.limits.dense else { return };
         match session.interpreter().settle(directory) {
             Ok(settled) => tracing::debug!(instance = self.runs.name, ?settled, "settled"),
-            Err(error) => tracing::warn!(instance = self.runs.name, "not settled: {error}"),
+            Err(error) => tracing::debug!(instance = self.runs.name, "not settled: {error}"),
         }
     }
 

@@ -22,6 +22,7 @@ pub(crate) struct Settings {
     /// The profile by which they import.
     pub(crate) imports: Option<String>,
     pub(crate) contain_crashes: bool,
+    pub(crate) dense: Option<PathBuf>,
 }
 
 /// The interpreters of a version, one for each instance. They end with the last version that uses them.

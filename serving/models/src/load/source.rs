@@ -128,6 +128,7 @@ impl Source {
             memory_limit: self.limits.memory_limit,
             imports: profile.as_ref().map(ToString::to_string),
             contain_crashes: self.limits.contain_crashes,
+            dense: self.limits.dense.clone(),
         };
         let source = self.clone();
         LoadThread::run(self, move |thread| {
@@ -156,6 +157,9 @@ impl Source {
         let mut builder = self.builder.clone().replace_stuck(false).replace_crashed(false);
         if self.limits.contain_crashes {
             builder = builder.contain_crashes(true);
+        }
+        if let Some(directory) = &self.limits.dense {
+            builder = builder.dense(directory);
         }
         if let Some(environment) = environment {
             builder = builder.venv(environment);

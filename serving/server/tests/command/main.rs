@@ -4,6 +4,7 @@ mod attack;
 #[path = "../common/mod.rs"]
 mod common;
 mod crashes;
+mod dense;
 mod ends;
 mod loads;
 mod logs;

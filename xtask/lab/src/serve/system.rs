@@ -15,11 +15,11 @@ use crate::{backend, venv, workspace};
 /// A serving system with its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum System {
-    /// `hydrozoa serve`.
+    /// `hydrozoa serve --dense=off`.
     Hydrozoa,
-    /// The same with `--settle`.
+    /// As it is by default: dense.
     HydrozoaSettled,
-    /// The same with imports recorded by the first instance, `HYDROZOA_IMPORTS`.
+    /// In memory, with imports recorded by the first instance, `HYDROZOA_IMPORTS`.
     HydrozoaRecorded,
     /// Triton with the backend of `serving/triton/`.
     TritonHydrozoa,
@@ -202,10 +202,9 @@ impl Installed {
                 command.args(["--http-address", "127.0.0.1"]);
                 command.args(["--http-port", &port, "--allow-metrics=false"]);
                 command.args(["--allow-grpc=false", "--exit-timeout-secs", "20"]);
-                if system == System::HydrozoaSettled {
-                    // Beside the models' files, which are on a disk.
-                    command.arg("--settle").arg(&self.folder);
-                }
+                // Beside the models' files, which are on a disk.
+                let folder = (system == System::HydrozoaSettled).then_some(&*self.folder);
+                command.arg("--dense").arg(folder.unwrap_or("off".as_ref()));
                 command.args(&self.options);
                 command
             }

@@ -138,7 +138,7 @@ impl World {
         let pool = builder
             .clone()
             .interpreters(INTERPRETERS)
-            .settle_after(50)
+            .dense(directory()?)
             .replace_stuck(true)
             .on_stuck(move |_| {
                 reported.fetch_add(1, Ordering::Relaxed);
