@@ -21,6 +21,11 @@ pub fn domain() -> Option<DomainId> {
     CURRENT.get()
 }
 
+/// Where the calling thread's domain stands as long as the thread runs. It is its own, and is only read there.
+pub fn place() -> *const Option<DomainId> {
+    CURRENT.with(|current| current.as_ptr().cast_const())
+}
+
 /// Marks the calling thread as running code of `domain` until the guard is dropped.
 ///
 /// # Safety

@@ -29,7 +29,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// The payload's only exported symbol, of type [`EntryPoint`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -387,6 +387,9 @@ pub struct PayloadTable {
     /// One reference less: at once if this thread is attached, else queued until some thread
     /// enters. Never waits.
     pub release: unsafe extern "C" fn(object: Handle),
+    /// Takes over a reference, which the next thread that enters gives up, and returns 1. Returns 0 if this thread is attached, or
+    /// too many are waiting: then it is for `release`. Takes no memory and no lock, and never waits.
+    pub put_aside: unsafe extern "C" fn(object: Handle) -> c_int,
     /// One reference less, at once. Attached.
     pub release_attached: unsafe extern "C" fn(object: Handle),
     /// Calls `action(argument)` under the GIL: at once if this thread is attached, with an exception

@@ -63,6 +63,7 @@ static TABLE: PayloadTable = PayloadTable {
     stack: stack_of_thread::lines,
     retain: threads::retain,
     release: threads::release,
+    put_aside: threads::put_aside,
     release_attached: threads::release_attached,
     defer: threads::defer,
     import: objects::import,

@@ -4,8 +4,8 @@ mod session;
 
 use crate::convert::{FromPython, List, Plain, ToArguments, ToKeywords, ToPython};
 use crate::interpreter::Interpreter;
-use crate::payload::Sink;
 use crate::payload::table::{CallArguments, Handle, Kind, PayloadTable, Status, TaggedValue, Text};
+use crate::payload::{Sink, release};
 use crate::session::Session;
 use crate::thread::stack;
 use crate::{Error, Result};
@@ -449,7 +449,7 @@ impl Drop for Object<'_> {
         unsafe {
             match inner.is_held() {
                 true => (inner.table().release_attached)(self.handle()),
-                false => (inner.table().release)(self.handle()),
+                false => release(inner.table(), self.handle()),
             }
         }
     }

@@ -77,7 +77,10 @@ pub(crate) fn forget_state(state: *mut PyThreadState) {
 
 static QUEUE: LockFreeList<Deferred> = LockFreeList::new();
 
-/// Whether `QUEUE` or the list of ended threads may hold anything. An entry asks neither otherwise.
+/// References that threads outside have given up. Most are given up by the thread that enters next: a few places will do.
+static ASIDE: [AtomicPtr<c_void>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
+
+/// Whether these or the list of ended threads may hold anything. An entry asks neither otherwise.
 static QUEUED: AtomicBool = AtomicBool::new(false);
 
 /// See [`crate::table::PayloadTable::enter`].
@@ -205,6 +208,23 @@ pub(crate) unsafe extern "C" fn release(object: Handle) {
     }
 }
 
+/// See [`crate::table::PayloadTable::put_aside`].
+pub(crate) unsafe extern "C" fn put_aside(object: Handle) -> c_int {
+    if STAGE.load(Ordering::Acquire) != RUNNING || attached() {
+        return 0;
+    }
+    let is_put = ASIDE.iter().any(|place| {
+        place.load(Ordering::Relaxed).is_null()
+            && place
+                .compare_exchange(ptr::null_mut(), object, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
+    });
+    if is_put {
+        QUEUED.store(true, Ordering::Release);
+    }
+    c_int::from(is_put)
+}
+
 /// See [`crate::table::PayloadTable::release_attached`].
 pub(crate) unsafe extern "C" fn release_attached(object: Handle) {
     // SAFETY: the host is attached, and gives a reference up.
@@ -249,6 +269,16 @@ pub(crate) fn drain() {
         return;
     }
     while QUEUED.swap(false, Ordering::Acquire) {
+        for place in &ASIDE {
+            if place.load(Ordering::Relaxed).is_null() {
+                continue;
+            }
+            let object = place.swap(ptr::null_mut(), Ordering::Acquire);
+            if !object.is_null() {
+                // SAFETY: attached; `put_aside` has taken the reference over.
+                unsafe { release_now(object) };
+            }
+        }
         for deferred in QUEUE.take() {
             // SAFETY: attached, and each action is run once.
             unsafe { (deferred.action)(deferred.argument) };

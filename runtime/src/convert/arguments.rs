@@ -5,6 +5,7 @@ use super::tensor::Tensor;
 use super::{Integer, ToPython, Value};
 use crate::Result;
 use crate::object::Object;
+use crate::payload::release;
 use crate::payload::table::{Kind, TaggedValue, Text};
 use crate::session::Session;
 use smallvec::SmallVec;
@@ -130,7 +131,7 @@ impl Drop for List<'_> {
         for leaf in &self.leaves {
             if leaf.kind == Kind::OWNED {
                 // SAFETY: the reference is owned, and was not passed on: `take` empties the list.
-                unsafe { (self.session.inner().table().release)(leaf.as_object()) };
+                unsafe { release(self.session.inner().table(), leaf.as_object()) };
             }
         }
     }

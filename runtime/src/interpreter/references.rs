@@ -4,6 +4,7 @@
 //! frees neither an object with references left nor the memory that was lent to it.
 
 use super::{Inner, Interpreter};
+use crate::payload::release;
 use crate::payload::table::{Handle, PayloadTable};
 use hydrozoa_loader::LeafLock;
 use std::any::TypeId;
@@ -101,7 +102,7 @@ impl Drop for ObjectReference {
         let Some(inner) = self.interpreter.upgrade() else { return };
         inner.references.remove(self.number);
         // SAFETY: the reference is owned, and is not in the list any more; any thread may release one.
-        unsafe { (inner.table.release)(self.handle) };
+        unsafe { release(&inner.table, self.handle) };
         // All others may have given the interpreter up meanwhile.
         if let Some(mut inner) = Arc::into_inner(inner) {
             inner.end(false);

@@ -2,7 +2,7 @@
 
 use crate::interpreter::Interpreter;
 use crate::object::Object;
-use crate::payload::table::Handle;
+use crate::payload::{release, table::Handle};
 use crate::session::Session;
 use crate::settled_pages::Shared;
 use std::fmt;
@@ -59,7 +59,7 @@ impl OwnedObject {
 impl Drop for OwnedObject {
     fn drop(&mut self) {
         // SAFETY: the reference is owned, and `release` may be called by any thread.
-        unsafe { (self.interpreter.0.table().release)(self.handle) };
+        unsafe { release(self.interpreter.0.table(), self.handle) };
     }
 }
 

@@ -72,11 +72,11 @@ macro_rules! guardable {
 
 guardable! { ; A; A B; A B C; A B C D; A B C D E; A B C D E F; }
 
-/// Calls `$each` with the names of all functions of the table but four, which read variables and may be called whatever has
-/// happened: `attached`, `current`, `owns`, `stacks`. The compiler says if one is missing.
+/// Calls `$each` with the names of all functions of the table but five, which use variables of the payload alone and may be called whatever
+/// has happened: `attached`, `current`, `owns`, `stacks`, `put_aside`. The compiler says if one is missing.
 macro_rules! with_functions {
     ($each:ident, $table:expr) => {{
-        let PayloadTable { header: _, attached: _, current: _, owns: _, stacks: _, start, run_main, finalize, enter, leave, suspend, resume, forget_thread, interrupt, prepare_interrupts, prepare_stacks, stack, retain, release, release_attached, defer, import, attribute, set_attribute, call, text, item, set_item, length, iterate, next, truth, build, inspect, digits, gather, tagged_items, scatter, buffer, buffer_release, lend, function, raise, tensor, lend_tensor, throw, stream, lend_array, instance_type, instance, held, arenas, packages, others, collect, unfreeze, collect_seldom, collect_as_before } =
+        let PayloadTable { header: _, attached: _, current: _, owns: _, stacks: _, put_aside: _, start, run_main, finalize, enter, leave, suspend, resume, forget_thread, interrupt, prepare_interrupts, prepare_stacks, stack, retain, release, release_attached, defer, import, attribute, set_attribute, call, text, item, set_item, length, iterate, next, truth, build, inspect, digits, gather, tagged_items, scatter, buffer, buffer_release, lend, function, raise, tensor, lend_tensor, throw, stream, lend_array, instance_type, instance, held, arenas, packages, others, collect, unfreeze, collect_seldom, collect_as_before } =
             $table;
         $each!(start run_main finalize enter leave suspend resume forget_thread interrupt prepare_interrupts prepare_stacks stack retain release release_attached defer import attribute set_attribute call text item set_item length iterate next truth build inspect digits gather tagged_items scatter buffer buffer_release lend function raise tensor lend_tensor throw stream lend_array instance_type instance held arenas packages others collect unfreeze collect_seldom collect_as_before)
     }};

@@ -14,7 +14,7 @@ use crate::embedded_payloads::{self, SUPPORTED};
 use crate::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use table::{EntryPoint, PayloadTable};
+use table::{EntryPoint, Handle, PayloadTable};
 
 /// The payload for Python 3.`minor`.
 pub(crate) fn image(minor: u8) -> Result<&'static [u8]> {
@@ -46,6 +46,21 @@ pub(crate) unsafe fn table_of(entry: *const c_void, minor: u8) -> Result<Payload
     let table = unsafe { table.assume_init() };
     mismatch(table.header.matches::<PayloadTable>(), minor, "the payload's table")?;
     Ok(table)
+}
+
+/// Gives a reference up, on any thread: at once if that is attached, else when a thread enters.
+///
+/// # Safety
+///
+/// The reference is owned. The interpreter of the table has started, and is kept alive.
+#[inline]
+pub(crate) unsafe fn release(table: &PayloadTable, object: Handle) {
+    // SAFETY: by contract.
+    unsafe {
+        if (table.put_aside)(object) == 0 {
+            (table.release)(object);
+        }
+    }
 }
 
 fn mismatch(differs: c_int, minor: u8, which: &str) -> Result<()> {

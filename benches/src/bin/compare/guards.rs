@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use hydrozoa::{Object, Pool};
+use hydrozoa::{Object, Pool, Session};
 
 /// The time that is promised at most, in nanoseconds, for a call by a thread that has the GIL.
 const PROMISED: f64 = 25.0;
@@ -34,8 +34,8 @@ pub fn run(options: &Options) -> Result<()> {
         builder.contain_crashes(contains).build()
     };
     let pools = [pool(false)?, pool(true)?];
-    // By whether the GIL is held, and by whether crashes are contained.
-    let mut shortest = [[f64::MAX; 2]; 2];
+    // By what is done, and by whether crashes are contained.
+    let mut shortest = [[f64::MAX; 2]; 3];
     for _ in 0..options.rounds {
         for index in 0..EACH {
             for (contains, pool) in pools.iter().enumerate() {
@@ -43,7 +43,8 @@ pub fn run(options: &Options) -> Result<()> {
                 let nothing = session.eval("lambda: None")?;
                 let outside = timed(&nothing, options.calls)?;
                 let held = session.with_gil(|| timed(&nothing, options.calls))?;
-                for (row, time) in shortest.iter_mut().zip([outside, held]) {
+                let visit = timed_visits(&session, options.calls);
+                for (row, time) in shortest.iter_mut().zip([visit, outside, held]) {
                     row[contains] = row[contains].min(time);
                 }
             }
@@ -52,13 +53,24 @@ pub fn run(options: &Options) -> Result<()> {
     println!("Nanoseconds of a call of `lambda: None`; the shortest of the rounds\n");
     println!("| by a thread | crashes end the process | crashes are contained | more |");
     println!("|:---|---:|---:|---:|");
-    for (name, [without, with]) in ["that enters for it", "that has the GIL"].iter().zip(shortest) {
+    let names =
+        ["that enters and leaves, without a call", "that enters for it", "that has the GIL"];
+    for (name, [without, with]) in names.iter().zip(shortest) {
         println!("| {name} | {without:.1} | {with:.1} | {:.1} |", with - without);
     }
-    let [_, [without, with]] = shortest;
+    let [.., [without, with]] = shortest;
     let more = with - without;
     ensure!(more <= PROMISED, "a call takes {more:.1} ns more, {PROMISED} promised");
     Ok(())
+}
+
+/// Nanoseconds of a visit in which nothing is done.
+fn timed_visits(session: &Session, calls: u32) -> f64 {
+    let begin = Instant::now();
+    for _ in 0..calls {
+        session.with_gil(|| ());
+    }
+    begin.elapsed().as_nanos() as f64 / f64::from(calls)
 }
 
 /// Nanoseconds of a call.

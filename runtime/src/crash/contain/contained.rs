@@ -67,6 +67,9 @@ static ALL: LeafLock<BTreeMap<u32, Arc<Contained>>> = LeafLock::new(BTreeMap::ne
 /// How many there are.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// The place of its flag, which a guard reads.
+pub(super) const HAS_CRASHED: usize = std::mem::offset_of!(Contained, has_crashed);
+
 impl Contained {
     /// The record of the interpreter in a domain, until [`Contained::forget`].
     pub(crate) fn new(domain: DomainId) -> Arc<Self> {

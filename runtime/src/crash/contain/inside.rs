@@ -7,6 +7,7 @@ use crate::thread::departure;
 use hydrozoa_loader::{DomainId, current};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
+use std::mem::offset_of;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering, compiler_fence};
@@ -27,9 +28,18 @@ pub(super) struct Call {
     pub(super) contained: *const Contained,
     /// The interpreter of the call around this one.
     outer: *mut Contained,
+    /// The record that it is in. Null in the place of deeper calls.
+    inside: *const Inside,
     pub(super) domain: Option<DomainId>,
     pub(super) exceptions: Exceptions,
 }
+
+/// The places of what a guard needs to take a note back by itself: in a [`Call`], in its [`Contained`] and in its [`Inside`].
+pub(super) const CONTAINED: usize = offset_of!(Call, contained);
+pub(super) const OUTER: usize = offset_of!(Call, outer);
+pub(super) const INSIDE: usize = offset_of!(Call, inside);
+pub(super) const OF: usize = offset_of!(Inside, of);
+pub(super) const DEPTH: usize = offset_of!(Inside, depth);
 
 /// The C++ library's notes of a thread's exceptions: those that are caught, and the number of those that fly (Itanium C++ ABI:
 /// Exception Handling, 2.2.2).
@@ -55,6 +65,8 @@ pub(super) struct Inside {
     is_asked: AtomicBool,
     /// The interpreter that has refused a call, or crashed in one, last.
     refused: AtomicPtr<Contained>,
+    /// Where the thread's domain stands.
+    domain: AtomicPtr<Option<DomainId>>,
     /// Where the C++ library notes its exceptions; null if it was not loaded.
     exceptions: AtomicPtr<Exceptions>,
     next: AtomicPtr<Inside>,
@@ -195,14 +207,15 @@ pub(super) unsafe extern "C" fn begin(entry: &GuardEntry, base: *const usize) ->
         return own.calls.get().cast::<Call>().wrapping_add(MOST).addr();
     }
     let exceptions = own.exceptions.load(Ordering::Relaxed);
-    // SAFETY: the guard's frame is there. The thread's own record; no handler looks above its depth. The C++ library's notes are
-    // the thread's. Field by field: the compiler would make the whole elsewhere, and copy it.
+    // SAFETY: the guard's frame is there. The thread's own record; no handler looks above its depth. The domain and the C++ library's
+    // notes are the thread's. Field by field: the compiler would make the whole elsewhere, and copy it.
     let call = unsafe {
         let call = own.calls.get().cast::<Call>().add(depth);
         Kept::begin(&raw mut (*call).kept, base);
         (*call).contained = contained;
         (*call).outer = own.of.load(Ordering::Relaxed);
-        (*call).domain = current::domain();
+        (*call).inside = own;
+        (*call).domain = own.domain.load(Ordering::Relaxed).read();
         (*call).exceptions = exceptions.as_ref().map_or(Exceptions::NONE, |now| *now);
         call
     };
@@ -214,17 +227,18 @@ pub(super) unsafe extern "C" fn begin(entry: &GuardEntry, base: *const usize) ->
     if contained.has_crashed() { refuse() } else { call.addr() }
 }
 
-/// Takes a note back. It lies apart, so that a call that begins needs no frame.
+/// Takes a note back. It lies apart, and cannot unwind, so that a call that begins needs no frame.
 #[cold]
 #[inline(never)]
-fn refuse() -> usize {
+extern "C" fn refuse() -> usize {
     end();
     REFUSED
 }
 
 /// The same for a thread's first call, and for the functions of an interpreter that has ended.
 #[cold]
-fn begin_first(entry: &GuardEntry, base: *const usize) -> usize {
+#[inline(never)]
+extern "C" fn begin_first(entry: &GuardEntry, base: *const usize) -> usize {
     // SAFETY: as above.
     let contained = unsafe { entry.contained.load(Ordering::Acquire).as_ref() };
     match contained {
@@ -236,7 +250,7 @@ fn begin_first(entry: &GuardEntry, base: *const usize) -> usize {
     }
 }
 
-/// Forgets the innermost call. Returns whether its interpreter has crashed meanwhile, maybe on another thread: then its results
+/// Forgets the innermost call, as a guard does by itself where nothing has crashed. Returns whether its interpreter has crashed meanwhile, maybe on another thread: then its results
 /// count for nothing.
 pub(super) extern "C" fn end() -> bool {
     let Some(own) = own() else { return false };
@@ -310,6 +324,7 @@ fn prepare() -> Option<&'static Inside> {
     own.set_asked(false);
     let exceptions = exceptions_of_thread().unwrap_or(ptr::null_mut());
     own.exceptions.store(exceptions, Ordering::Relaxed);
+    own.domain.store(current::place().cast_mut(), Ordering::Relaxed);
     OWN.set(own);
     Some(own)
 }

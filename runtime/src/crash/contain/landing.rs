@@ -16,6 +16,7 @@
 //! ```
 
 use super::GuardEntry;
+use super::contained::HAS_CRASHED;
 use super::inside::{self, begin, end};
 use std::arch::{asm, naked_asm};
 use std::ffi::{c_int, c_void};
@@ -169,15 +170,19 @@ pub(super) unsafe extern "C-unwind" fn guard() {
         "mov r9, [rbp - 56]",
         "mov r11, [rbp - 8]",
         "call [r11]",
-        "cmp qword ptr [rbp - 64], 1",
+        // As `end`, which is called if there is more to do.
+        "mov rcx, [rbp - 64]",
+        "cmp rcx, 1",
         "je 4f",
-        "mov [rbp - 16], rax",
-        "mov [rbp - 24], rdx",
-        "call {end}",
-        "test al, al",
-        "jnz 5f",
-        "mov rax, [rbp - 16]",
-        "mov rdx, [rbp - 24]",
+        "mov rsi, [rcx + {inside}]",
+        "test rsi, rsi",
+        "jz 6f",
+        "mov rdi, [rcx + {contained}]",
+        "cmp byte ptr [rdi + {has_crashed}], 0",
+        "jne 6f",
+        "mov rdi, [rcx + {outer}]",
+        "mov [rsi + {of}], rdi",
+        "dec qword ptr [rsi + {depth}]",
         "4:",
         "mov rsp, rbp",
         "pop rbp",
@@ -185,6 +190,15 @@ pub(super) unsafe extern "C-unwind" fn guard() {
         ".cfi_def_cfa rsp, 8",
         "ret",
         ".cfi_restore_state",
+        "6:",
+        "mov [rbp - 16], rax",
+        "mov [rbp - 24], rdx",
+        "call {end}",
+        "test al, al",
+        "mov rax, [rbp - 16]",
+        "mov rdx, [rbp - 24]",
+        "jz 4b",
+        "jmp 5f",
         "3:",
         "je 2b",
         "5:",
@@ -196,6 +210,12 @@ pub(super) unsafe extern "C-unwind" fn guard() {
         personality = sym personality,
         begin = sym begin,
         end = sym end,
+        inside = const inside::INSIDE,
+        contained = const inside::CONTAINED,
+        outer = const inside::OUTER,
+        of = const inside::OF,
+        depth = const inside::DEPTH,
+        has_crashed = const HAS_CRASHED,
     )
 }
 
