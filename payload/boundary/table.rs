@@ -29,7 +29,7 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hydrozoa");
 
 /// Changed when the meaning of a function changes without the table's size changing.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// The payload's only exported symbol, of type [`EntryPoint`].
 pub const ENTRY: &str = "hydrozoa_payload_v1";
@@ -576,6 +576,12 @@ pub struct PayloadTable {
     /// Counts those that could change Python's memory although the calling thread holds the GIL. It takes and frees no memory.
     /// Attached. The host's own threads between `enter` and `leave` are not counted: the host keeps them out.
     pub others: unsafe extern "C" fn() -> Others,
+    /// Calls `visit` with `context` for each thread that `others` counts, with its identifier (`threading.get_ident`, which is that of
+    /// pthread_self(3)); 0 if this build of Python does not show where a thread's state has that. Attached.
+    pub other_threads: unsafe extern "C" fn(
+        visit: unsafe extern "C" fn(context: *mut c_void, identifier: usize),
+        context: *mut c_void,
+    ),
 
     // Garbage, of an interpreter that is settled, or has left its pool.
     /// `gc.collect()`. With `freezes`, it includes objects frozen here before, and freezes the remaining objects. Attached.

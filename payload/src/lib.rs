@@ -100,6 +100,7 @@ static TABLE: PayloadTable = PayloadTable {
     packages: package_sizes::packages,
     owns: other_threads::owns,
     others: other_threads::counted,
+    other_threads: other_threads::visit,
     collect: frozen_objects::collect,
     unfreeze: frozen_objects::unfreeze,
     collect_seldom: during_imports::collect_seldom,

@@ -164,6 +164,7 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             return Ok(());
         }
         recursion::find(PyThreadState_GetUnchecked());
+        threads::other_threads::find(PyThreadState_GetUnchecked());
     }
     STAGE.store(RUNNING, Ordering::Release);
     Ok(())

@@ -10,8 +10,10 @@ use crate::settled_pages::{
     Exchange, Extent, Pagemap, Record, Settled, Settlings, Spans, Unsettled, bytes, extend,
     leave_memory, unlinked,
 };
+use crate::thread::asleep::is_asleep;
 use crate::thread::signals::Mask;
 use crate::{Error, Result};
+use std::ffi::c_void;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -38,8 +40,8 @@ impl Interpreter {
     /// numpy's arrays included, unless threads of these libraries run. The data of torch's tensors stays where it is, and so does memory that
     /// other interpreters use by a [`Movable`](crate::Movable).
     ///
-    /// A Python thread prevents this even while it waits, as an executor's worker does. It may wake up at any
-    /// time without Python, by a timeout or a file, and it writes to Python's memory before it asks for the GIL.
+    /// Python threads that run prevent this. Those that wait for a lock, a time, a file or a child, as an executor's workers do, may
+    /// go on waiting. They keep the variables of libpython and of libraries in memory, and what libraries take from malloc.
     ///
     /// Nobody may use the interpreter while pages are exchanged. Calls of other threads wait, some tenths of a second for 200
     /// MiB, but not for the disk. Memory of Python objects and of libraries, other than torch's tensors, must not be registered with a device (`cudaHostRegister`, io_uring):
@@ -239,6 +241,23 @@ fn has_threads(inner: &Inner) -> bool {
     })
 }
 
+/// Whether all Python threads but the host's sleep in the kernel. They have no GIL: the calling thread is attached. One that wakes
+/// up writes its own stack, the lock, file or time that it has waited for, and the GIL's lock, until it has the GIL.
+fn others_sleep(inner: &Inner) -> bool {
+    unsafe extern "C" fn add(identifiers: *mut c_void, identifier: usize) {
+        // SAFETY: the vector that is passed below.
+        unsafe { (*identifiers.cast::<Vec<usize>>()).push(identifier) };
+    }
+    let mut identifiers: Vec<usize> = Vec::new();
+    // SAFETY: attached; `add` gets the vector that it expects.
+    unsafe { (inner.table().other_threads)(add, (&raw mut identifiers).cast()) };
+    let threads = inner.domain().threads().unwrap_or_default();
+    identifiers.iter().all(|identifier| {
+        let own = threads.iter().find(|(_, stack)| stack.contains(identifier));
+        own.is_some_and(|(number, _)| is_asleep(*number))
+    })
+}
+
 /// Calls `action` with the addresses of the interpreter's memory, while no thread changes it through Python. The
 /// calling thread is attached.
 fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unsettled> {
@@ -251,10 +270,11 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unset
     let heap = inner.heap().and_then(|heap| heap.still(is_still));
     // SAFETY: attached, as the caller vouches.
     let others = unsafe { (inner.table().others)() };
-    match (others.threads, others.interpreters) {
-        (0, 0) => {}
-        (0, interpreters) => return Err(Unsettled::SubInterpreters { interpreters }),
-        (threads, _) => return Err(Unsettled::Threads { threads }),
+    if others.threads > 0 && !others_sleep(inner) {
+        return Err(Unsettled::Threads { threads: others.threads });
+    }
+    if others.interpreters > 0 {
+        return Err(Unsettled::SubInterpreters { interpreters: others.interpreters });
     }
     let mut spans = Spans::default();
     let used = heap.as_ref().map(Still::used).unwrap_or_default();
@@ -264,7 +284,9 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unset
     let data = if spans.is_empty() { Vec::new() } else { data };
     for data in data {
         let is_pythons = libpython.as_ref().is_ok_and(|path| *path == data.path);
-        spans.add_data(data, is_still || is_pythons);
+        // A thread that wakes up waits for the GIL, whose lock is among libpython's variables: a word that is locked and unlocked while
+        // its page is exchanged is one of the two cases that the exchange cannot tell from others.
+        spans.add_data(data, is_still || (is_pythons && others.threads == 0));
     }
     Ok(action(spans))
 }

@@ -4,6 +4,7 @@
 //! from other faults. It ends the process if the kernel refuses that mapping
 //! (library/std/src/sys/pal/unix/stack_overflow.rs).
 
+pub(crate) mod asleep;
 pub(crate) mod departure;
 pub(crate) mod grace_period;
 mod handlers;

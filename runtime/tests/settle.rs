@@ -395,6 +395,90 @@ def wait(child, write):
     });
 }
 
+/// Threads that wait for a lock, a queue, a time, a file and a child, with and without limits.
+const WAITING: &str = "
+import concurrent.futures, os, queue, selectors, subprocess, threading, time
+pool = concurrent.futures.ThreadPoolExecutor(2)
+list(pool.map(abs, range(8)))
+jobs, results, counts, ends = queue.Queue(), queue.Queue(), {}, threading.Event()
+def consume():
+    while (job := jobs.get()) is not None: results.put(job * 2)
+def tick(name, wait):
+    counts[name] = 0
+    while not ends.is_set():
+        wait()
+        counts[name] += 1
+lock = threading.Lock()
+lock.acquire()
+condition = threading.Condition()
+def wait_for_condition():
+    with condition: condition.wait(0.003)
+read, write = os.pipe()
+selector = selectors.DefaultSelector()
+selector.register(read, selectors.EVENT_READ)
+waits = {
+    'sleep': lambda: time.sleep(0.001), 'lock': lambda: lock.acquire(timeout=0.002),
+    'condition': wait_for_condition, 'file': lambda: selector.select(0.004), 'event': lambda: ends.wait(0.005),
+}
+threads = [threading.Thread(target=tick, args=item) for item in waits.items()] + [threading.Thread(target=consume)]
+child = subprocess.Popen(['sleep', '600'])
+threads.append(threading.Thread(target=child.wait))
+for thread in threads: thread.start()
+texts = [str(number) * 30 for number in range(50_000)]
+def works(number):
+    jobs.put(number)
+    assert results.get() == 2 * number
+    assert pool.submit(divmod, number, 7).result() == divmod(number, 7)
+    texts[number % 50_000] = str(number % 50_000) * 30
+    assert texts[number * 7919 % 50_000] == str(number * 7919 % 50_000) * 30
+    return dict(counts)
+def end():
+    ends.set()
+    child.kill()
+    jobs.put(None)
+    for thread in threads: thread.join()
+    pool.shutdown()
+    assert child.returncode == -9
+";
+
+#[test]
+fn an_interpreter_whose_threads_wait_is_settled_and_they_go_on() {
+    each_pool_alone(1, |pool| {
+        let session = pool.acquire().unwrap();
+        let interpreter = session.interpreter();
+        let program = session.run(WAITING, "waiting.py").unwrap();
+        let [works, end] = ["works", "end"].map(|name| program.getattr(name).unwrap());
+        let counts = |number: usize| -> HashMap<String, i64> {
+            works.call((number,)).unwrap().extract().unwrap()
+        };
+        let mut before = counts(0);
+        let (mut settled, mut first) = (0, None);
+        for round in 1..=rounds() as usize / 3 {
+            // A thread that has woken up may run for a moment.
+            match interpreter.settle(directory()) {
+                Ok(outcome) => {
+                    settled += 1;
+                    first.get_or_insert(outcome);
+                }
+                Err(Error::Settle { reason: Unsettled::Threads { .. }, .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            counts(round);
+            thread::sleep(Duration::from_millis(7));
+            let after = counts(round);
+            assert!(
+                after.iter().all(|(name, count)| *count > before[name]),
+                "{before:?} {after:?}"
+            );
+            before = after;
+        }
+        let first = first.unwrap();
+        assert!(settled * 12 >= rounds(), "{settled}");
+        assert!(first.anonymous * 3 < first.memory, "{first:?}");
+        end.call(()).unwrap();
+    });
+}
+
 #[test]
 fn a_pool_settles_its_interpreters_when_it_is_asked() {
     alone(PATIENCE, || {

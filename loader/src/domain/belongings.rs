@@ -57,6 +57,13 @@ impl Domain {
         self.0.belongings.stacks()
     }
 
+    /// The kernel's numbers of the threads that its code has created and that run, with their stacks: empty for an unknown one.
+    /// glibc has a thread's descriptor, whose address is that of pthread_self(3), at the end of its stack. `None` while a thread is
+    /// being created.
+    pub fn threads(&self) -> Option<Vec<(libc::pid_t, Range<usize>)>> {
+        self.0.belongings.threads()
+    }
+
     /// The number of unended threads that the domain's code has created with a start routine in `code`, without the
     /// calling one.
     pub fn threads_of(&self, code: &Range<usize>) -> usize {
@@ -150,6 +157,14 @@ impl Belongings {
         let lists = &mut *self.0.lock();
         lists.threads.retain(Thread::runs);
         lists.newborn > 0 || !lists.threads.is_empty()
+    }
+
+    /// The numbers of its threads that run, with their stacks, unless one begins just now.
+    pub(crate) fn threads(&self) -> Option<Vec<(libc::pid_t, Range<usize>)>> {
+        let lists = &mut *self.0.lock();
+        lists.threads.retain(Thread::runs);
+        let threads = lists.threads.iter().map(|thread| (thread.number, thread.stack.clone()));
+        (lists.newborn == 0).then(|| threads.collect())
     }
 
     /// The numbers of its threads that run, without the calling one.

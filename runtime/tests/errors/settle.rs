@@ -80,16 +80,17 @@ fn an_interpreter_with_somebody_inside_is_not_settled() {
 }
 
 #[test]
-fn an_interpreter_with_threads_of_its_own_is_not_settled() {
+fn an_interpreter_with_threads_that_may_write_its_memory_is_not_settled() {
     alone(PATIENCE, || {
         each(|interpreter, session| {
             let code = "
-import threading, time
-ends = threading.Event()
-threads = [threading.Thread(target=ends.wait) for _ in range(2)]
+import os, threading
+read, write = os.pipe()
+# The kernel writes what they read into an object of Python's.
+threads = [threading.Thread(target=os.read, args=(read, 1)) for _ in range(2)]
 for thread in threads: thread.start()
 def end():
-    ends.set()
+    os.write(write, b'xx')
     for thread in threads: thread.join()
 ";
             let namespace = session.run(code, "waits.py").unwrap();
@@ -105,25 +106,25 @@ def end():
     });
 }
 
-/// A thread of native code that has come by `PyGILState_Ensure`, and has released the GIL again.
+/// A thread of native code that has come by `PyGILState_Ensure`, and has released the GIL again to read.
 #[test]
 fn an_interpreter_with_a_thread_of_native_code_is_not_settled() {
     alone(PATIENCE, || {
         each(|interpreter, session| {
-            // A C function that is called on a thread of the C library's, and waits there.
+            // A C function that is called on a thread of the C library's, and reads there.
             let code = "
 import ctypes, os, threading
 libc = ctypes.CDLL(None, use_errno=True)
-inside, leave = threading.Event(), threading.Event()
+inside, (read, write) = threading.Event(), os.pipe()
 @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 def work(_):
     inside.set()
-    leave.wait()
+    os.read(read, 1)
 thread = ctypes.c_ulong()
 assert libc.pthread_create(ctypes.byref(thread), None, work, None) == 0
 inside.wait()
 def end():
-    leave.set()
+    os.write(write, b'x')
     libc.pthread_join.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
     libc.pthread_join(thread, None)
 ";
