@@ -5,9 +5,11 @@ mod coroutines;
 #[path = "../cycling/mod.rs"]
 #[expect(dead_code, reason = "nothing is served meanwhile")]
 mod cycling;
+mod driven;
 mod ends;
 #[path = "../pythons/mod.rs"]
 mod pythons;
+mod settled;
 
 use hydrozoa::{EventLoop, FromPython, Handle, Pool, Task};
 use pythons::pools;
