@@ -257,11 +257,13 @@ fn a_forked_child_ends_without_the_loop_s_thread() {
     each_pool_alone(1, |pool| {
         let own = Loop::of(&pool);
         own.run("timers");
+        let session = pool.acquire().unwrap();
+        // The loop's thread may be about to leave. It does not have the GIL when the process forks.
         // SAFETY: the child uses what a session of the calling thread needs, and leaves at once.
-        let child = unsafe { libc::fork() };
+        let child = session.with_gil(|| unsafe { libc::fork() });
         if child == 0 {
-            let works = pool.acquire().and_then(|session| session.eval("6 * 7")?.extract::<i64>());
-            drop((own, pool));
+            let works = session.eval("6 * 7").and_then(|product| product.extract::<i64>());
+            drop((session, own, pool));
             // SAFETY: no precondition.
             unsafe { libc::_exit(i32::from(works.ok() != Some(42))) };
         }
