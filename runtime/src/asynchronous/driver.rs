@@ -31,7 +31,7 @@ struct LoopObject(Handle);
 // SAFETY: an address, which is used under the interpreter's GIL alone.
 unsafe impl Send for LoopObject {}
 
-/// What a loop wants after a turn.
+/// The wish of a loop after a turn.
 enum Wish {
     /// To sleep, at most so long.
     Sleep(Option<Duration>),
@@ -83,9 +83,11 @@ impl Driven<'_> {
     fn drive(&self, name: &str, shared: &Shared, descriptor: &OwnedFd) -> Result<()> {
         self.call("begin", &[TaggedValue::view(Kind::STR, name.as_bytes())])?;
         while !shared.ends() {
-            match self.call("turn", &[])? {
-                Wish::Sleep(pause) => wait(descriptor, pause),
-                Wish::End => break,
+            match self.call("turn", &[]) {
+                Ok(Wish::Sleep(pause)) => wait(descriptor, pause),
+                Ok(Wish::End) => break,
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -127,7 +129,19 @@ impl Driven<'_> {
     }
 }
 
-/// What the result of a turn says. It takes the reference over.
+/// Whether Python code has sent the thread an exception that loops survive, and that was raised outside of the loop
+/// (`PyThreadState_SetAsyncExc`).
+fn is_passing(error: &Error) -> bool {
+    match error {
+        Error::Python { type_name, .. } => {
+            ["KeyboardInterrupt", "SystemExit"].contains(&type_name.as_str())
+        }
+        Error::Interrupted { .. } | Error::Deadline { .. } => true,
+        _ => false,
+    }
+}
+
+/// Reads the result of a turn, and takes the reference over.
 ///
 /// # Safety
 ///

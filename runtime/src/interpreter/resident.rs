@@ -34,7 +34,7 @@ pub(crate) struct Residence {
 
 impl Residence {
     /// Waits for the GIL, calls `action` with it and the payload's functions, and leaves. The resident's thread alone calls this, outside
-    /// of all interpreters. What code of the interpreter changes of the thread's settings stays: the thread is the interpreter's own.
+    /// of all interpreters. Settings of the thread that code of the interpreter changes stay: the thread is the interpreter's own.
     pub(crate) fn visit<R>(&self, action: impl FnOnce(&PayloadTable) -> R) -> R {
         let _outside = Outside::entering(self.domain);
         let _visitor = self.visitors.enter(|| false);

@@ -8,9 +8,9 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What asyncio does. Each coroutine returns text.
+/// Work of asyncio. Each coroutine returns text.
 const PROGRAM: &str = "
-import asyncio, functools, os, signal, socket, sys, threading, time
+import asyncio, ctypes, functools, os, signal, socket, sys, threading, time
 
 local = threading.local()
 
@@ -113,6 +113,11 @@ async def stops():
             await task
         except end:
             pass
+        # One that reaches the thread while it sleeps outside.
+        ident = ctypes.c_ulong(threading.get_ident())
+        send = functools.partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, ident, ctypes.py_object(end))
+        threading.Timer(0.02, send).start()
+        await asyncio.sleep(0.05)
     return 'goes on'
 
 async def debug():
@@ -153,7 +158,7 @@ async def forks():
     return str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 ";
 
-/// What they return, but for the first.
+/// Their results, but for the first.
 const RESULTS: [(&str, &str); 10] = [
     ("timers", "[0.01, 0.02, 0.03]"),
     (
