@@ -170,8 +170,9 @@ unsafe fn wish(table: &PayloadTable, result: Handle) -> Result<Wish> {
 /// Waits until a descriptor is readable, at most so long.
 fn wait(descriptor: &OwnedFd, pause: Option<Duration>) {
     // Rounded up: a turn that comes too early finds nothing to do. Too far away for the clock is never.
-    let until =
-        pause.and_then(|pause| Instant::now().checked_add(pause + Duration::from_micros(1)));
+    let until = pause.and_then(|pause| {
+        Instant::now().checked_add(pause.saturating_add(Duration::from_micros(1)))
+    });
     let mut wanted = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     loop {
         let left = until.map(|until| {
