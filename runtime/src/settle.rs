@@ -40,7 +40,8 @@ impl Interpreter {
     /// other interpreters use by a [`Movable`](crate::Movable).
     ///
     /// A Python thread prevents this even while it waits, as an executor's worker does. It may wake up at any
-    /// time without Python, by a timeout or a file, and it writes to Python's memory before it asks for the GIL.
+    /// time without Python, by a timeout or a file, and it writes to Python's memory before it asks for the GIL. The interpreter's
+    /// event loop (feature `async`) does not prevent it while it waits: its thread is outside.
     ///
     /// Nobody may use the interpreter while pages are exchanged. Calls of other threads wait, some tenths of a second for 200
     /// MiB, but not for the disk. Memory of Python objects and of libraries, other than torch's tensors, must not be registered with a device (`cudaHostRegister`, io_uring):

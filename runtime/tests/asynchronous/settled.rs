@@ -106,15 +106,16 @@ fn an_interpreter_whose_loop_sleeps_is_settled_and_its_connections_and_timers_go
         let port = block_on(spawn::<u16>(&events, &program, "serve", vec![])).unwrap();
         let mut clients: Vec<_> = (0..20).map(|_| Client::connect(port)).collect();
         clients.iter_mut().for_each(Client::asks);
+        let begin = Instant::now();
         let mut sleeping = spawn::<f64>(&events, &program, "sleep", vec![3.0]);
 
         let settled = settle(interpreter).unwrap();
         assert!(settled.written > 4 << 20, "{settled:?}");
         assert!(settled.anonymous * 4 < settled.memory, "{settled:?}");
-        assert!(!sleeping.is_finished());
+        assert!(!sleeping.is_finished() || begin.elapsed() > Duration::from_secs(3));
         clients.iter_mut().for_each(Client::asks);
         let slept = block_on(&mut sleeping).unwrap();
-        assert!((3.0..20.0).contains(&slept), "{slept}");
+        assert!((3.0..60.0).contains(&slept), "{slept}");
         Client::connect(port).asks();
         let again = settle(interpreter).unwrap();
         assert!(again.written < settled.written, "{again:?} after {settled:?}");
