@@ -2,17 +2,21 @@
 
 The host sends numbers to a loop: of tasks to start and to cancel, and of futures to poll again. It makes a descriptor readable,
 for which it needs no GIL.
+
+The interpreter's own loop sleeps outside of the interpreter. A thread of the host runs its turns (`Driven.turn`): a turn ends where
+asyncio's loop would wait in its selector. The host then waits for the selector's descriptor, and for the loop's next timer, without
+the GIL and without a thread in the interpreter.
 """
 
 import asyncio
 import contextlib
 import contextvars
 import itertools
+import selectors
+import sys
 import threading
 import weakref
 
-# Ends the interpreter's own loop, once that has started.
-_ends = []
 # References to mailboxes by their loops. A loop keeps its mailbox, and that what its tasks wait for, which refers to the loop.
 _mailboxes = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
@@ -34,14 +38,20 @@ class _Mailbox:
         _mailboxes[loop] = weakref.ref(self)
 
     def _read(self):
-        # The host takes no more calls when the interpreter begins to end. It refuses those of daemons by SystemExit.
-        with contextlib.suppress(SystemError, SystemExit):
+        try:
             starts, cancels, wakes = self._take()
+        except (SystemError, SystemExit):
+            self._refused()
+            return
+        with contextlib.suppress(SystemError, SystemExit):
             self._received(starts, cancels)
             for number in wakes:
                 waiter = self._waiters.pop(number, None)
                 if waiter is not None and not waiter.done():
                     waiter.set_result(None)
+
+    def _refused(self):
+        """The host takes no more calls when the interpreter begins to end."""
 
     def _received(self, starts, cancels):
         pass
@@ -55,8 +65,50 @@ class _Mailbox:
             self._waiters.pop(number, None)
 
 
-class _Tasks(_Mailbox):
-    """The mailbox of the loop that runs the host's coroutines."""
+class _WouldSleep(BaseException):
+    """The loop has nothing to do. It leaves `run_forever`, and no task ever sees it."""
+
+
+class _Selector(selectors.EpollSelector):
+    """A selector that ends the loop's turn in place of a wait.
+
+    An exception ends it at this very place, as `loop.stop` would not: behind the selector, the loop still runs timers that
+    are due by then, and what they schedule would wait for as long as was noted before (`BaseEventLoop._run_once`).
+    """
+
+    # For how long the loop would sleep: seconds, or None.
+    pause = None
+    # Whether it waits here nevertheless.
+    waits = False
+
+    def select(self, timeout=None):
+        if self.waits:
+            return super().select(timeout)
+        ready = super().select(0)
+        if not ready and (timeout is None or timeout > 0):
+            if asyncio.current_task() is not None:
+                # A loop that a task runs inside of this one (nest_asyncio). Its turn ends with the task's.
+                return super().select(timeout)
+            self.pause = timeout
+            raise _WouldSleep
+        return ready
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """asyncio's own loop. To other threads it runs while it sleeps, too: they can neither run nor close it."""
+
+    def __init__(self, selector):
+        self.thread = threading.get_ident()
+        super().__init__(selector)
+
+    def is_running(self):
+        if threading.get_ident() == self.thread:
+            return super().is_running()
+        return not self.is_closed()
+
+
+class Driven(_Mailbox):
+    """The interpreter's own loop, which the host drives, with the mailbox of the host's coroutines."""
 
     def __init__(self, number, descriptor, take, make, done):
         super().__init__(number, descriptor, take)
@@ -64,7 +116,60 @@ class _Tasks(_Mailbox):
         self._done = done
         # asyncio itself does not keep tasks alive.
         self._tasks = {}
-        self.ends = False
+        self._ends = False
+        self._selector = _Selector()
+        self._loop = _Loop(self._selector)
+        try:
+            self.attach(self._loop)
+        except BaseException:
+            self._loop.close()
+            raise
+
+    def fileno(self):
+        """The descriptor that is readable while the loop has something to do."""
+        return self._selector.fileno()
+
+    def begin(self, name):
+        """The calling thread is the loop's from now on."""
+        sys.settrace(threading.gettrace())
+        sys.setprofile(threading.getprofile())
+        threading.current_thread().name = name
+        self._loop.thread = threading.get_ident()
+        asyncio.set_event_loop(self._loop)
+
+    def turn(self):
+        """Runs what is ready. Returns for how many seconds the loop would sleep then, `None` for ever, or a negative number
+        when the interpreter has begun to end."""
+        while not self._ends:
+            try:
+                self._loop.run_forever()
+            except _WouldSleep:
+                return self._selector.pause
+            except (KeyboardInterrupt, SystemExit):
+                # A task that ends by these has them as its exception, and asyncio raises them here too.
+                continue
+        return -1
+
+    def end(self):
+        """Ends the loop. Python is finalized next: until then, coroutines can start threads and use executors."""
+        loop = self._loop
+        self._selector.waits = True
+        loop.remove_reader(self._descriptor)
+        try:
+            _cancel_all(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def close(self):
+        """Closes a loop that no thread has driven."""
+        self._loop.close()
+
+    def _refused(self):
+        self._ends = True
+        self._loop.stop()
 
     def _received(self, starts, cancels):
         for number in starts:
@@ -92,47 +197,6 @@ class _Tasks(_Mailbox):
         except (SystemError, SystemExit):
             # The host's future says that the interpreter has ended. asyncio need not report an exception, too.
             task.cancelled() or task.exception()
-
-
-def start(name, number, descriptor, take, make, done):
-    """Starts the thread of the interpreter's own event loop."""
-    loop = asyncio.new_event_loop()
-    mailbox = _Tasks(number, descriptor, take, make, done)
-    thread = threading.Thread(target=_run, args=(loop, mailbox), name=name, daemon=True)
-    try:
-        mailbox.attach(loop)
-        thread.start()
-    except BaseException:
-        loop.close()
-        raise
-
-    def stop():
-        mailbox.ends = True
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-
-    _ends.append(stop)
-
-
-def end():
-    """Ends the interpreter's own loop. Python is finalized next: until then, coroutines can start threads and use executors."""
-    while _ends:
-        _ends.pop()()
-
-
-def _run(loop, mailbox):
-    asyncio.set_event_loop(loop)
-    try:
-        while not mailbox.ends:
-            # A task that ends by these has them as its exception, and asyncio raises them here too.
-            with contextlib.suppress(KeyboardInterrupt, SystemExit):
-                loop.run_forever()
-        _cancel_all(loop)
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
 
 
 def _cancel_all(loop):

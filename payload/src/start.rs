@@ -93,7 +93,6 @@ pub(crate) unsafe extern "C" fn finalize(sink: *mut c_void) -> Status {
             threads::drain();
             ending::begin();
             frozen_objects::unfreeze();
-            own_modules::call_at_the_end(c"_hydrozoa.events", c"_hydrozoa.events");
             own_modules::call_at_the_end(c"_hydrozoa.devices", c"torch.cuda");
             // An error means only that buffered output could not be flushed. The streams have
             // printed that themselves.

@@ -41,7 +41,8 @@ impl Interpreter {
     /// other interpreters use by a [`Movable`](crate::Movable).
     ///
     /// Python threads that run prevent this. Those that wait for a lock, a time, a file or a child, as an executor's workers do, may
-    /// go on waiting. They keep the variables of libpython and of libraries in memory, and what libraries take from malloc.
+    /// go on waiting. They keep the variables of libpython and of libraries in memory, and what libraries take from malloc. The
+    /// interpreter's event loop (feature `async`) costs nothing while it waits: its thread is outside.
     ///
     /// Nobody may use the interpreter while pages are exchanged. Calls of other threads wait, some tenths of a second for 200
     /// MiB, but not for the disk. Memory of Python objects and of libraries, other than torch's tensors, must not be registered with a device (`cudaHostRegister`, io_uring):

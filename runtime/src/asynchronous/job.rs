@@ -14,6 +14,9 @@ pub(super) trait Job: Send {
 
     /// Gives the result of the asyncio task to the future.
     fn done(self: Box<Self>, task: Object<'_>);
+
+    /// Gives an error to the future.
+    fn fail(self: Box<Self>, error: Error);
 }
 
 /// The work of one [`Task`](super::Task).
@@ -58,6 +61,10 @@ where
             });
             self.sender.send(result);
         }
+    }
+
+    fn fail(mut self: Box<Self>, error: Error) {
+        self.sender.send(Err(error));
     }
 }
 

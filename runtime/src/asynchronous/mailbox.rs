@@ -89,9 +89,14 @@ impl Mailbox {
             was_empty
         });
         if was_empty {
-            // It fails only where the descriptor is readable for a long time.
-            let _ = (&self.event).write(&1_u64.to_ne_bytes());
+            self.ring();
         }
+    }
+
+    /// Has the loop look.
+    pub(super) fn ring(&self) {
+        // It fails only where the descriptor is readable for a long time.
+        let _ = (&self.event).write(&1_u64.to_ne_bytes());
     }
 
     fn take(&self) -> Letters {

@@ -6,12 +6,14 @@
 //! | `job` | a coroutine on its way through an event loop |
 //! | `task` | the future of its result |
 //! | `awaitable` | a Rust future that a coroutine awaits |
+//! | `driver` | the loop's thread, which sleeps outside of the interpreter |
 //!
-//! An interpreter's event loop runs on a thread of Python (`payload/python/events.py`). The host never waits for it: it puts a
-//! number into the loop's mailbox and makes a descriptor readable. The loop then calls the host, on its thread and under its
-//! GIL, and the host makes the coroutine, or takes the result.
+//! An interpreter's event loop has a thread of the runtime ([`driver`]), which runs the turns of asyncio's loop
+//! (`payload/python/events.py`). The host never waits for it: it puts a number into the loop's mailbox and makes a descriptor readable.
+//! The loop then calls the host, on its thread and under its GIL, and the host makes the coroutine, or takes the result.
 
 mod awaitable;
+mod driver;
 mod job;
 mod mailbox;
 mod task;
@@ -19,7 +21,7 @@ mod task;
 pub use task::Task;
 
 use crate::convert::FromPython;
-use crate::interpreter::Interpreter;
+use crate::interpreter::{Companion, Interpreter};
 use crate::object::Object;
 use crate::session::Session;
 use crate::{Error, Result};
@@ -28,13 +30,14 @@ use job::{Job, Work};
 use mailbox::Mailbox;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The event loop of one interpreter: asyncio's, on a thread of its own. [`Interpreter::event_loop`] gives it.
 ///
 /// A handle: clones refer to the same loop. It does not keep its interpreter alive. When the interpreter ends, its tasks are
-/// cancelled and their Rust futures resolve to [`Error::Ended`].
+/// cancelled and their Rust futures resolve to [`Error::Ended`]. After a contained crash they resolve to [`Error::Crashed`].
 #[derive(Clone)]
 pub struct EventLoop(Arc<Shared>);
 
@@ -43,9 +46,13 @@ struct Shared {
     /// The name of the interpreter.
     interpreter: Arc<str>,
     mailbox: Arc<Mailbox>,
-    /// By their numbers. `None` when the interpreter has begun to end.
+    /// By their numbers. `None` when the interpreter has begun to end, or the loop has ended.
     jobs: LeafLock<Option<Jobs>>,
     next: AtomicU64,
+    /// Whether the interpreter has begun to end.
+    ends: AtomicBool,
+    /// The report of the interpreter's crash.
+    crash: OnceLock<String>,
 }
 
 type Jobs = HashMap<u64, Box<dyn Job>>;
@@ -70,7 +77,7 @@ impl EventLoop {
     ///
     /// Of the future: an error of `make`. The exception of the coroutine as [`Error::Python`]; this is
     /// `asyncio.CancelledError` if Python code has cancelled the task. [`Error::Convert`] if the result is not a `T`.
-    /// [`Error::Panic`] for a panic of `make` or of the conversion. [`Error::Ended`].
+    /// [`Error::Panic`] for a panic of `make` or of the conversion. [`Error::Ended`]. [`Error::Crashed`].
     pub fn spawn<T, M>(&self, make: M) -> Task<T>
     where
         T: for<'s> FromPython<'s> + Send + 'static,
@@ -93,8 +100,9 @@ impl EventLoop {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = task::channel(self.0.interpreter.clone());
         // If the interpreter has ended, the job is dropped, and the task says so.
-        if self.0.keep(number, Box::new(Work::new(make, take, sender))) {
-            self.0.mailbox.start(number);
+        match self.0.keep(number, Box::new(Work::new(make, take, sender))) {
+            None => self.0.mailbox.start(number),
+            Some(refused) => self.0.refuse(refused),
         }
         Task::new(receiver, self.0.clone(), number)
     }
@@ -107,16 +115,23 @@ impl fmt::Debug for EventLoop {
 }
 
 impl Shared {
-    /// Notes a job, unless the interpreter has begun to end. Then the job is dropped.
-    fn keep(&self, number: u64, job: Box<dyn Job>) -> bool {
-        // A job that is not kept is dropped outside of the lock.
+    /// Notes a job, unless the loop has ended. Then it gives the job back.
+    fn keep(&self, number: u64, job: Box<dyn Job>) -> Option<Box<dyn Job>> {
         let mut job = Some(job);
         self.jobs.with(|jobs| {
             if let Some(jobs) = jobs {
                 jobs.extend(job.take().map(|job| (number, job)));
             }
         });
-        job.is_none()
+        job
+    }
+
+    /// Has the future of a job say why there is no loop any more.
+    fn refuse(&self, job: Box<dyn Job>) {
+        match self.crash.get() {
+            Some(report) => job.fail(Error::Crashed { report: report.clone() }),
+            None => drop(job),
+        }
     }
 
     /// Takes a job out.
@@ -133,9 +148,11 @@ impl Shared {
     fn make<'s>(&self, session: &'s Session, number: u64) -> Result<Object<'s>> {
         if let Some(mut job) = self.take(number)
             && let Some(awaitable) = job.make(session)
-            && self.keep(number, job)
         {
-            return Ok(awaitable);
+            match self.keep(number, job) {
+                None => return Ok(awaitable),
+                Some(refused) => self.refuse(refused),
+            }
         }
         session.none()
     }
@@ -147,9 +164,22 @@ impl Shared {
         }
     }
 
-    /// Resolves all futures: the interpreter ends.
+    /// Resolves all futures: the loop ends.
     fn close(&self) {
-        drop(self.jobs.with(Option::take));
+        for job in self.jobs.with(Option::take).unwrap_or_default().into_values() {
+            self.refuse(job);
+        }
+    }
+
+    /// Resolves all futures: the interpreter has crashed.
+    fn crashed(&self, report: String) {
+        let _ = self.crash.set(report);
+        self.close();
+    }
+
+    /// Whether the interpreter has begun to end.
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
     }
 
     /// Starts the loop of an interpreter.
@@ -160,6 +190,8 @@ impl Shared {
             mailbox: mailbox.clone(),
             jobs: LeafLock::new(Some(Jobs::new())),
             next: AtomicU64::new(0),
+            ends: AtomicBool::new(false),
+            crash: OnceLock::new(),
         });
         session.with_gil(|| {
             let own = shared.clone();
@@ -172,36 +204,59 @@ impl Shared {
                 session.none()
             })?;
             let (number, descriptor, take) = mailbox.for_python(session)?;
-            let name = format!("event loop of {}", session.interpreter().name());
             let events = session.import("_hydrozoa.events")?;
-            events.call_method("start", (name, number, descriptor, take, make, done))?;
-            Ok(shared)
+            let driven = events.call_method("Driven", (number, descriptor, take, make, done))?;
+            let started = Self::drive(session, &shared, &driven);
+            if started.is_err() {
+                driven.call_method("close", ())?;
+            }
+            started.map(|()| shared)
         })
+    }
+
+    /// Starts the thread of a loop, an object of Python.
+    fn drive(session: &Session, shared: &Arc<Self>, driven: &Object<'_>) -> Result<()> {
+        let descriptor = driven.call_method("fileno", ())?.extract()?;
+        // SAFETY: the loop's selector keeps the descriptor open, and no other thread has the loop.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        driver::start(session, shared, driven, descriptor)
     }
 }
 
 /// The interpreter's reference to its loop. It is dropped when the interpreter begins to end.
 struct Attached(Arc<Shared>);
 
+impl Companion for Attached {
+    fn crashed(&self) {
+        // The loop's thread finds it when it enters.
+        self.0.mailbox.ring();
+    }
+}
+
 impl Drop for Attached {
     fn drop(&mut self) {
         self.0.close();
+        self.0.ends.store(true, Ordering::Release);
+        self.0.mailbox.ring();
     }
 }
 
 impl Interpreter {
-    /// The interpreter's event loop. The first call starts it: it imports asyncio, and starts a thread of Python
-    /// (`threading`). That call waits for the GIL, later calls do not.
+    /// The interpreter's event loop: asyncio's, on a thread of its own. The first call starts it, and imports asyncio. That call
+    /// waits for the GIL, later calls do not.
+    ///
+    /// The thread enters the interpreter while the loop has something to run. In between it sleeps outside, whatever the loop
+    /// waits for: timers, sockets, children. So the interpreter can be settled while its loop is idle
+    /// ([`Interpreter::settle`]). A forked child lacks the loop's thread, and its tasks never end.
     ///
     /// The thread lives as long as the interpreter. When the interpreter ends, all tasks of the loop are cancelled and waited
-    /// for, as `asyncio.run` does. An interpreter with an event loop cannot be settled
-    /// ([`Interpreter::settle`]): its Python thread prevents it. A forked child lacks this thread, and
-    /// its tasks never end.
+    /// for, as `asyncio.run` does. To Python the thread is none of `threading.Thread`'s, but has a name; it takes the signals
+    /// that the calling thread takes. The loop is always asyncio's own, whatever the policy of event loops.
     ///
     /// # Errors
     ///
-    /// [`Error::Python`] if asyncio cannot be imported or the thread cannot be started. [`Error::Io`] if the system refuses a
-    /// file descriptor.
+    /// [`Error::Python`] if asyncio cannot be imported. [`Error::Start`] if the system refuses a thread, and [`Error::Io`] if it refuses
+    /// a file descriptor.
     pub fn event_loop(&self) -> Result<EventLoop> {
         let start = || {
             let shared = Shared::start(&self.session())?;

@@ -22,7 +22,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The payload's flag in the token of an `enter` that made this thread's state.
-const NEW_THREAD: c_int = 1 << 8;
+pub(super) const NEW_THREAD: c_int = 1 << 8;
 
 /// This thread holds an interpreter's GIL, and runs in its domain, until this is dropped.
 pub(crate) struct Attached<'a> {

@@ -6,10 +6,15 @@ use std::any::Any;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A value of a higher floor.
-type Value = Box<dyn Any + Send + Sync>;
+pub(crate) trait Companion: Any + Send + Sync {
+    /// The interpreter has crashed.
+    fn crashed(&self);
+}
+
+type Value = Box<dyn Companion>;
 
 /// The value, if it was asked for. The interpreter drops it when it begins to end.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct LazyValue {
     value: OnceLock<Value>,
     starting: Mutex<()>,
@@ -17,18 +22,25 @@ pub(crate) struct LazyValue {
 
 impl LazyValue {
     /// The value. The first caller makes it; others wait for that, without a GIL.
-    pub(crate) fn get_or_start(&self, start: impl FnOnce() -> Result<Value>) -> Result<&Value> {
+    pub(crate) fn get_or_start(&self, start: impl FnOnce() -> Result<Value>) -> Result<&dyn Any> {
         if let Some(value) = self.value.get() {
-            return Ok(value);
+            return Ok(&**value);
         }
         let _starting =
             without_gil(|| self.starting.lock().unwrap_or_else(PoisonError::into_inner));
         match self.value.get() {
-            Some(value) => Ok(value),
+            Some(value) => Ok(&**value),
             None => {
                 let value = start()?;
-                Ok(self.value.get_or_init(|| value))
+                Ok(&**self.value.get_or_init(|| value))
             }
+        }
+    }
+
+    /// Tells the value that the interpreter has crashed.
+    pub(super) fn crashed(&self) {
+        if let Some(value) = self.value.get() {
+            value.crashed();
         }
     }
 

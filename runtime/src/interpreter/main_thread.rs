@@ -38,10 +38,20 @@ const LOOK: Duration = Duration::from_millis(1);
 /// An action for the end of an interpreter.
 pub(super) type Action = Box<dyn FnOnce() + Send>;
 
+/// The actions for the end of an interpreter, before and after its Python is finalized.
+#[derive(Default)]
+struct Actions {
+    before: Vec<Action>,
+    after: Vec<Action>,
+}
+
 /// A message to the thread.
 enum Message {
     /// The interpreter is in no pool any more.
     Retire,
+    /// To do this before it is finalized.
+    #[cfg(feature = "async")]
+    BeforeEnd(Action),
     /// To do this when it is finalized.
     AtEnd(Action),
     /// To finalize it, with the signals blocked that the sender blocks: the thread works for it. In between it blocks all.
@@ -88,12 +98,13 @@ impl MainThread {
             // The receiver lives until it has this.
             let _ = started.send(outcome.map(|()| stack::bounds()));
             // An interpreter that has not started, or only partly, returns its resources at once.
-            let actions = match failed {
-                true => Vec::new(),
+            let Actions { before, after: actions } = match failed {
+                true => Actions::default(),
                 false => wait_for_the_end(&messages, &place, &table, &visitors),
             };
             // Its libraries are not taken away meanwhile. After an exit nothing is worth an end any more.
             let Some(_held) = HeldExit::begin() else { return };
+            before.into_iter().for_each(|action| action());
             let contained = guarded.as_ref().map(|guarded| guarded.contained());
             match finalize(&place, &table) {
                 Ok(()) => {
@@ -124,6 +135,12 @@ impl MainThread {
                 Ok(()) => Err(Error::defect(format_args!("the main thread of {name} ended"))),
             },
         }
+    }
+
+    /// Has something done before the interpreter is finalized, when nobody refers to it any more.
+    #[cfg(feature = "async")]
+    pub(super) fn before_end(&self, action: Action) {
+        let _ = self.tell.send(Message::BeforeEnd(action));
     }
 
     /// Has something done when the interpreter is finalized.
@@ -201,8 +218,8 @@ fn wait_for_the_end(
     place: &InterpreterDomain,
     table: &PayloadTable,
     visitors: &Visitors,
-) -> Vec<Action> {
-    let (mut pause, mut actions) = (None, Vec::new());
+) -> Actions {
+    let (mut pause, mut actions) = (None, Actions::default());
     loop {
         let message = match pause {
             None => messages.recv().map_err(RecvTimeoutError::from),
@@ -210,7 +227,9 @@ fn wait_for_the_end(
         };
         match message {
             Ok(Message::Retire) => pause = Some(PAUSE),
-            Ok(Message::AtEnd(action)) => actions.push(action),
+            #[cfg(feature = "async")]
+            Ok(Message::BeforeEnd(action)) => actions.before.push(action),
+            Ok(Message::AtEnd(action)) => actions.after.push(action),
             Ok(Message::End(mask)) => {
                 mask.set();
                 return actions;

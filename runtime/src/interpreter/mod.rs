@@ -8,6 +8,8 @@ mod leases;
 mod live;
 mod main_thread;
 mod references;
+#[cfg(feature = "async")]
+mod resident;
 mod start;
 mod thread_end;
 mod visitors;
@@ -17,6 +19,8 @@ pub(crate) mod whereabouts;
 pub(crate) use attach::{
     Attached, called_by_anybody, called_from_python, entered_from_python, without_gil,
 };
+#[cfg(feature = "async")]
+pub(crate) use resident::Residence;
 pub(crate) use start::{Configuration, Flags, OnCrashed, run_command, start};
 pub use weak::WeakInterpreter;
 
@@ -30,6 +34,8 @@ use close::End;
 pub(crate) use close::close_all;
 pub use close::wait_for_ends;
 use hydrozoa_loader::Domain;
+#[cfg(feature = "async")]
+pub(crate) use lazy_value::Companion;
 #[cfg(feature = "async")]
 use lazy_value::LazyValue;
 use leases::Leases;

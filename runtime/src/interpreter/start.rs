@@ -220,6 +220,8 @@ fn after_crash(interpreter: &Weak<Inner>, on_crashed: &OnCrashed) {
     let Some(inner) = interpreter.upgrade() else { return };
     inner.domain().silence();
     let interpreter = Interpreter(inner);
+    #[cfg(feature = "async")]
+    interpreter.0.lazy_value().crashed();
     tracing::error!(interpreter = interpreter.name(), "has crashed, which is contained");
     // Those who wait for it shall look for another one.
     interpreter.0.leases().wake();

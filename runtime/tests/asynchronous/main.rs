@@ -2,12 +2,15 @@
 
 mod awaitables;
 mod coroutines;
+mod cpython;
 #[path = "../cycling/mod.rs"]
 #[expect(dead_code, reason = "nothing is served meanwhile")]
 mod cycling;
+mod driven;
 mod ends;
 #[path = "../pythons/mod.rs"]
 mod pythons;
+mod settled;
 
 use hydrozoa::{EventLoop, FromPython, Handle, Pool, Task};
 use pythons::pools;
