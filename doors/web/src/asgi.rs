@@ -1,0 +1,159 @@
+//! Requests of ASGI: each is a coroutine on the event loop of the least loaded worker.
+
+use crate::error::{Error, trace};
+use crate::exchange::Exchange;
+use crate::host::Host;
+use crate::request::Scope;
+use crate::settings::Settings;
+use crate::worker::Worker;
+use bytes::Bytes;
+use hydrozoa::{EventLoop, Handle, Object, Session, Task};
+use hyper::StatusCode;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime;
+use tokio::time::timeout_at;
+
+/// What a worker of ASGI has beside its interpreter.
+pub(crate) struct Asgi {
+    events: EventLoop,
+    lifespan: Handle,
+    /// Makes a coroutine that does nothing.
+    beat: Handle,
+    /// The last such coroutine, and when it was asked for.
+    beating: Mutex<Option<(Task<()>, Instant)>>,
+}
+
+impl Asgi {
+    /// Starts the application on the interpreter's event loop. Returns the function that answers a request.
+    pub(crate) fn start(
+        session: &Session,
+        application: Object<'_>,
+        host: &Host,
+        settings: &Settings,
+    ) -> Result<(Handle, Self), Error> {
+        let made = || {
+            let module = session.import("_hydrozoa_asgi")?;
+            let mode = settings.lifespan.name();
+            let lifespan = module.call_method("Lifespan", (&application, mode))?;
+            let events = session.interpreter().event_loop()?;
+            let (receive, reply) = (host.receive(session)?, host.reply(session, false)?);
+            let (send, left) = (host.send_later(session)?, host.left(session)?);
+            let (root, state) = (&*settings.root_path, lifespan.getattr("state")?);
+            let arguments = (&application, root, state, receive, reply, send, left);
+            let handle = module.call_method("handler", arguments)?.keep();
+            let beat = module.getattr("beat")?.keep();
+            let beating = Mutex::new(None);
+            Ok((handle, Self { events, lifespan: lifespan.keep(), beat, beating }))
+        };
+        let application = || settings.application.clone();
+        let (handle, asgi) =
+            made().map_err(|source| Error::Load { application: application(), source })?;
+        let started = host.runtime.block_on(asgi.call(&asgi.lifespan, "start"));
+        started.map_err(|source| Error::Startup { application: application(), source })?;
+        Ok((handle, asgi))
+    }
+
+    /// Awaits the coroutine of a method.
+    fn call(&self, object: &Handle, method: &'static str) -> Task<()> {
+        let object = object.clone();
+        self.events
+            .spawn_with(move |session| object.attach(session)?.call_method(method, ()), |_| Ok(()))
+    }
+
+    /// Has the application end.
+    pub(crate) fn end(&self, runtime: &runtime::Handle, deadline: Instant) -> hydrozoa::Result<()> {
+        let ended = self.call(&self.lifespan, "end");
+        // What is late ends with the interpreter.
+        let ended = runtime.block_on(async { timeout_at(deadline.into(), ended).await });
+        ended.unwrap_or(Ok(()))
+    }
+
+    /// How long the loop has run nothing new.
+    pub(crate) fn silence(&self) -> Duration {
+        let mut beating = self.beating.lock();
+        if let Some((beat, asked)) = &*beating
+            && !beat.is_finished()
+        {
+            return asked.elapsed();
+        }
+        let beat = self.beat.clone();
+        let beat =
+            self.events.spawn_with(move |session| beat.attach(session)?.call(()), |_| Ok(()));
+        *beating = Some((beat, Instant::now()));
+        Duration::ZERO
+    }
+}
+
+/// Begins to answer a request. It goes on whatever becomes of the client.
+pub(crate) fn answer(
+    worker: &Arc<Worker>,
+    asgi: &Asgi,
+    exchange: &Arc<Exchange>,
+    scope: Scope,
+    body: Option<Bytes>,
+) {
+    let number = exchange.number;
+    let target = scope.path.clone();
+    let handle = worker.handle.clone();
+    let task = asgi.events.spawn_with(
+        move |session| call(session, &handle, number, &scope, body.as_deref()),
+        |_| Ok(()),
+    );
+    let (worker, exchange) = (Arc::clone(worker), Arc::clone(exchange));
+    tokio::spawn(async move {
+        let outcome = task.await;
+        finish(&worker, &exchange, &target, outcome);
+    });
+}
+
+fn call<'s>(
+    session: &'s Session,
+    handle: &Handle,
+    number: u64,
+    scope: &Scope,
+    body: Option<&[u8]>,
+) -> hydrozoa::Result<Object<'s>> {
+    handle.attach(session)?.call((
+        number,
+        scope.version,
+        &*scope.method,
+        scope.scheme,
+        &*scope.path,
+        &scope.raw_path[..],
+        &scope.query[..],
+        &scope.fields[..],
+        &*scope.client,
+        &*scope.server,
+        body,
+    ))
+}
+
+/// The application has returned.
+fn finish(worker: &Worker, exchange: &Exchange, path: &str, outcome: hydrozoa::Result<()>) {
+    let is_answered = exchange.is_answered();
+    let status = match &outcome {
+        Err(hydrozoa::Error::Crashed { .. } | hydrozoa::Error::Ended { .. }) => {
+            StatusCode::BAD_GATEWAY
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    exchange.fail(status);
+    worker.exchanges.remove(exchange.number);
+    let number = worker.number();
+    match &outcome {
+        Ok(()) => {}
+        Err(hydrozoa::Error::Crashed { .. } | hydrozoa::Error::Ended { .. }) => {
+            tracing::error!("worker {number}: the request for {path} has ended with its worker");
+        }
+        Err(error) => {
+            let behind = if is_answered { ", behind its response" } else { "" };
+            tracing::error!(
+                "worker {number}: the application has raised for {path}{behind}:\n{}",
+                trace(error)
+            );
+        }
+    }
+    worker.count_request();
+}
