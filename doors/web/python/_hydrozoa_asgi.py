@@ -1,8 +1,8 @@
 """The side of ASGI 3 that lies in a worker, on its event loop.
 
 The host's functions: `receive` gives bytes of the request's body, or an awaitable of them; `reply` begins the response, and `send`
-goes on with it. Both give None, or an awaitable that waits until the client has read. `left` gives an awaitable of the client's
-end.
+goes on with it: that gives None, an awaitable that waits until the client has read, or True if it has gone. `left` gives an awaitable
+of the client's end.
 """
 
 import asyncio
@@ -57,7 +57,10 @@ def handler(application, root_path, state, receive_body, reply, send_body, left)
                 else:
                     waits = send_body(self.number, bytes(body), more)
                 self.is_over = not more
-                if waits is not None:
+                if waits is True:
+                    # The client has gone. The application hears it only if its other tasks go on.
+                    await asyncio.sleep(0)
+                elif waits is not None:
                     await waits
             elif kind == "http.response.start":
                 if self.status is not None:
@@ -124,6 +127,8 @@ class Lifespan:
         self._events = asyncio.Queue()
         self._answer = asyncio.get_running_loop().create_future()
         self._task = asyncio.ensure_future(self._run())
+        # asyncio reports exceptions that nobody has taken.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         await self._ask("startup")
 
     async def end(self):

@@ -101,11 +101,25 @@ pub(crate) fn answer(
         move |session| call(session, &handle, number, &scope, body.as_deref()),
         |_| Ok(()),
     );
-    let (worker, exchange) = (Arc::clone(worker), Arc::clone(exchange));
+    let answering = Answering { worker: Arc::clone(worker), exchange: Arc::clone(exchange) };
     tokio::spawn(async move {
         let outcome = task.await;
-        finish(&worker, &exchange, &target, outcome);
+        finish(&answering, &target, &outcome);
     });
+}
+
+/// A request that an application answers. When this is dropped, the worker has it no longer.
+struct Answering {
+    worker: Arc<Worker>,
+    exchange: Arc<Exchange>,
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.exchange.fail(StatusCode::BAD_GATEWAY);
+        self.worker.exchanges.remove(self.exchange.number);
+        self.worker.count_request();
+    }
 }
 
 fn call<'s>(
@@ -131,18 +145,18 @@ fn call<'s>(
 }
 
 /// The application has returned.
-fn finish(worker: &Worker, exchange: &Exchange, path: &str, outcome: hydrozoa::Result<()>) {
+fn finish(answering: &Answering, path: &str, outcome: &hydrozoa::Result<()>) {
+    let Answering { worker, exchange } = answering;
     let is_answered = exchange.is_answered();
-    let status = match &outcome {
+    let status = match outcome {
         Err(hydrozoa::Error::Crashed { .. } | hydrozoa::Error::Ended { .. }) => {
             StatusCode::BAD_GATEWAY
         }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     };
     exchange.fail(status);
-    worker.exchanges.remove(exchange.number);
     let number = worker.number();
-    match &outcome {
+    match outcome {
         Ok(()) => {}
         Err(hydrozoa::Error::Crashed { .. } | hydrozoa::Error::Ended { .. }) => {
             tracing::error!("worker {number}: the request for {path} has ended with its worker");
@@ -155,5 +169,4 @@ fn finish(worker: &Worker, exchange: &Exchange, path: &str, outcome: hydrozoa::R
             );
         }
     }
-    worker.count_request();
 }

@@ -253,10 +253,14 @@ impl Fleet {
         if self.interface == Interface::Wsgi {
             wsgi::start(&worker, &self.queue)?;
         }
-        let old = std::mem::replace(&mut self.workers.lock()[index], worker);
+        let old = match self.workers.lock().get_mut(index) {
+            Some(place) => std::mem::replace(place, worker),
+            // The server has ended meanwhile.
+            None => worker,
+        };
         self.replaced.fetch_add(1, Ordering::Relaxed);
-        tracing::info!("worker {} is replaced", index + 1);
         self.dismiss(old, former);
+        tracing::info!("worker {} is replaced", index + 1);
         Ok(())
     }
 

@@ -69,12 +69,12 @@ impl Host {
         session.function("reply", move |session, arguments| {
             let exchange = host.exchange(&arguments)?;
             let status = match is_wsgi {
-                true => response::wsgi_status(&arguments.extract::<String>(1)?),
-                false => response::status(arguments.extract(1)?),
+                true => response::wsgi_status(&arguments.parameter::<String>(1, "status")?),
+                false => response::status(arguments.parameter(1, "status")?),
             };
             let fields: Vec<u8> = arguments.extract(2)?;
             let (count, more) = (arguments.extract::<usize>(3)?, arguments.extract(5)?);
-            let first: Vec<u8> = arguments.extract(4)?;
+            let first: Vec<u8> = arguments.parameter(4, "piece of the body")?;
             // ASGI counts names and values.
             let count = if is_wsgi { count } else { count / 2 };
             let head = status.and_then(|status| Head::parse(status, &fields, count, !is_wsgi));
@@ -89,7 +89,7 @@ impl Host {
         let host = self.clone();
         session.function("send", move |session, arguments| {
             let exchange = host.exchange(&arguments)?;
-            let piece: Vec<u8> = arguments.extract(1)?;
+            let piece: Vec<u8> = arguments.parameter(1, "piece of the body")?;
             session.object_from(&host.sent(session, &exchange, piece.into(), false)?)
         })
     }
@@ -141,15 +141,16 @@ impl Host {
         })
     }
 
-    /// `send(number, piece, more)` of ASGI: `None`, or an awaitable until the client has read.
+    /// `send(number, piece, more)` of ASGI: `None`, an awaitable until the client has read, or `True` if it wants no more.
     pub(crate) fn send_later<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         let host = self.clone();
         session.function("send", move |session, arguments| {
             let exchange = host.exchange(&arguments)?;
-            let piece: Vec<u8> = arguments.extract(1)?;
+            let piece: Vec<u8> = arguments.parameter(1, "piece of the body")?;
             let more: bool = arguments.extract(2)?;
             match exchange.send(piece.into(), !more) {
-                Sent::Taken | Sent::Unwanted => session.none(),
+                Sent::Taken => session.none(),
+                Sent::Unwanted => session.object_from(&more.then_some(true)),
                 Sent::Waits(pieces, piece) => session.awaitable(async move {
                     // The application hears from `receive` that the client has gone.
                     drop(pieces.send(piece).await);

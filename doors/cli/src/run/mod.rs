@@ -236,7 +236,11 @@ fn serve_until_end(options: &Options, signals: &Signals, access: Option<AccessLo
     let (workers, patience) = (settings.workers, settings.graceful_timeout);
     let builder = options.builder(workers)?;
     let server = Server::start(builder, settings, runtime.handle())?;
-    let outcome = runtime.block_on(serve(options, &server, signals, access));
+    let network = &options.network;
+    let threads = network.io_threads.map_or_else(|| processors().min(4), NonZeroUsize::get);
+    let threads = Arc::new(Threads::start(threads).context("starting threads")?);
+    // The threads go on until the applications have ended.
+    let outcome = runtime.block_on(serve(options, &server, signals, access, &threads));
     let left = match &outcome {
         Ok(began) => patience.saturating_sub(began.elapsed()).max(Duration::from_secs(1)),
         Err(_) => Duration::from_secs(1),
@@ -252,11 +256,10 @@ async fn serve(
     server: &Server,
     signals: &Signals,
     access: Option<AccessLog>,
+    threads: &Arc<Threads>,
 ) -> Result<Instant> {
     let network = &options.network;
     let limits = network.limits();
-    let threads = network.io_threads.map_or_else(|| processors().min(4), NonZeroUsize::get);
-    let threads = Arc::new(Threads::start(threads).context("starting threads")?);
     let mut served = JoinSet::new();
     let patience = options.workers.graceful_timeout;
     let end = || {
@@ -276,14 +279,14 @@ async fn serve(
         let scheme = if listener.has_tls() { "https" } else { "http" };
         tracing::info!("{interface} application {}, {scheme}, at {place}", options.application);
         let (service, limits) = (server.service(&listener, access.clone()), limits.clone());
-        let (threads, end) = (Arc::clone(&threads), end());
+        let (threads, end) = (Arc::clone(threads), end());
         served.spawn(async move { http::serve(listener, service, &limits, &threads, end).await });
     }
     if let Some(address) = &network.admin {
         let listener = binds::bind(address).await.context("--admin")?;
         let bound = listener.local_addr().map(|address: SocketAddr| address.to_string());
         tracing::info!("/healthz and /metrics, http, at {}", bound.as_ref().unwrap_or(address));
-        let (threads, end, router) = (Arc::clone(&threads), end(), server.admin());
+        let (threads, end, router) = (Arc::clone(threads), end(), server.admin());
         served.spawn(async move {
             http::serve(listener, router, &Limits::default(), &threads, end).await
         });
