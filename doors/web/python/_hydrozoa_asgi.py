@@ -11,8 +11,9 @@ _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT = {"type": "http.disconnect"}
 
 
-def handler(application, root_path, state, receive_body, reply, send_body, left):
+def handler(application, root_path, state, receive_body, reply, send_body, left, of_sockets):
     """The function that makes the coroutine which answers a request."""
+    take, accept, deliver = of_sockets
 
     class Exchange:
         __slots__ = ("body", "fields", "is_over", "is_read", "number", "status")
@@ -70,6 +71,58 @@ def handler(application, root_path, state, receive_body, reply, send_body, left)
             else:
                 raise RuntimeError(f"a response has no message of the type {kind!r}")
 
+    class Socket:
+        """A WebSocket. The host's functions: `take` gives a message or the client's end, `accept` decides, `deliver` sends."""
+
+        __slots__ = ("is_accepted", "is_closed", "is_connected", "number")
+
+        def __init__(self, number):
+            self.number = number
+            self.is_connected = self.is_accepted = self.is_closed = False
+
+        async def receive(self):
+            if not self.is_connected:
+                self.is_connected = True
+                return {"type": "websocket.connect"}
+            event = take(self.number)
+            if not isinstance(event, (str, bytes, tuple)):
+                event = await event
+            if isinstance(event, str):
+                return {"type": "websocket.receive", "text": event}
+            if isinstance(event, bytes):
+                return {"type": "websocket.receive", "bytes": event}
+            self.is_closed = True
+            return {"type": "websocket.disconnect", "code": event[0], "reason": event[1]}
+
+        async def send(self, message):
+            kind = message["type"]
+            waits = None
+            if kind == "websocket.send":
+                if not self.is_accepted:
+                    raise RuntimeError("websocket.send was sent before websocket.accept")
+                data = message.get("bytes")
+                waits = deliver(self.number, message["text"] if data is None else bytes(data), None)
+            elif kind == "websocket.accept":
+                if self.is_accepted or self.is_closed:
+                    raise RuntimeError("websocket.accept was sent behind another decision")
+                fields = [bytes(part) for pair in message.get("headers") or () for part in pair]
+                if (chosen := message.get("subprotocol")) is not None:
+                    fields += [b"sec-websocket-protocol", chosen.encode("latin-1")]
+                accept(self.number, b"\n".join(fields), len(fields))
+                self.is_accepted = True
+            elif kind == "websocket.close":
+                if self.is_accepted:
+                    waits = deliver(self.number, message.get("reason") or "", message.get("code", 1000))
+                else:
+                    accept(self.number, None, 0)
+                self.is_closed = True
+            else:
+                raise RuntimeError(f"a WebSocket has no message of the type {kind!r}")
+            if waits is True:
+                await asyncio.sleep(0)
+            elif waits is not None:
+                await waits
+
     async def handle(number, version, method, scheme, path, raw_path, query, fields, client, server, body):
         fields = fields.split(b"\n")
         exchange = Exchange(number, body)
@@ -89,6 +142,15 @@ def handler(application, root_path, state, receive_body, reply, send_body, left)
             "state": state.copy(),
             "extensions": {},
         }
+        if not method:
+            # A WebSocket.
+            del scope["method"]
+            scope["type"] = "websocket"
+            scope["scheme"] = "wss" if scheme == "https" else "ws"
+            offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
+            scope["subprotocols"] = [name.strip() for name in b",".join(offered).decode("latin-1").split(",") if name.strip()]
+            socket = Socket(number)
+            return await application(scope, socket.receive, socket.send)
         await application(scope, exchange.receive, exchange.send)
         if exchange.status is None:
             raise RuntimeError("the application has returned without a response")

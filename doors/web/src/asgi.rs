@@ -41,7 +41,8 @@ impl Asgi {
             let (receive, reply) = (host.receive(session)?, host.reply(session, false)?);
             let (send, left) = (host.send_later(session)?, host.left(session)?);
             let (root, state) = (&*settings.root_path, lifespan.getattr("state")?);
-            let arguments = (&application, root, state, receive, reply, send, left);
+            let socket = (host.take(session)?, host.accept(session)?, host.deliver(session)?);
+            let arguments = (&application, root, state, receive, reply, send, left, socket);
             let handle = module.call_method("handler", arguments)?.keep();
             let beat = module.getattr("beat")?.keep();
             let beating = Mutex::new(None);
@@ -97,8 +98,9 @@ pub(crate) fn answer(
     let number = exchange.number;
     let target = scope.path.clone();
     let handle = worker.handle.clone();
+    let is_socket = exchange.socket().is_some();
     let task = asgi.events.spawn_with(
-        move |session| call(session, &handle, number, &scope, body.as_deref()),
+        move |session| call(session, &handle, number, &scope, body.as_deref(), is_socket),
         |_| Ok(()),
     );
     let answering = Answering { worker: Arc::clone(worker), exchange: Arc::clone(exchange) };
@@ -128,11 +130,13 @@ fn call<'s>(
     number: u64,
     scope: &Scope,
     body: Option<&[u8]>,
+    is_socket: bool,
 ) -> hydrozoa::Result<Object<'s>> {
     handle.attach(session)?.call((
         number,
         scope.version,
-        &*scope.method,
+        // A WebSocket has no method.
+        if is_socket { "" } else { &*scope.method },
         scope.scheme,
         &*scope.path,
         &scope.raw_path[..],
@@ -148,6 +152,9 @@ fn call<'s>(
 fn finish(answering: &Answering, path: &str, outcome: &hydrozoa::Result<()>) {
     let Answering { worker, exchange } = answering;
     let is_answered = exchange.is_answered();
+    if let Some(socket) = exchange.socket() {
+        socket.end(outcome.is_err());
+    }
     let status = match outcome {
         Err(hydrozoa::Error::Crashed { .. } | hydrozoa::Error::Ended { .. }) => {
             StatusCode::BAD_GATEWAY

@@ -1,6 +1,7 @@
 //! One request with its response, between the connection's task and the interpreter that answers.
 
 use crate::response::{Head, Piece, Reply, ResponseBody};
+use crate::websocket::Socket;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::CONTENT_LENGTH;
@@ -23,6 +24,8 @@ pub(crate) struct Exchange {
     /// Whether the client has asked for the head alone.
     is_head: bool,
     left: Left,
+    /// A WebSocket that the client asks for, in place of a body and a response.
+    socket: Option<Socket>,
     /// When the request's call is interrupted.
     deadline: Mutex<Option<Instant>>,
 }
@@ -101,9 +104,23 @@ impl Exchange {
             answer: Mutex::new(Answer::Expected(sender)),
             is_head,
             left: Left::default(),
+            socket: None,
             deadline: Mutex::new(None),
         };
         (Arc::new(exchange), receiver)
+    }
+
+    /// A request for a WebSocket.
+    pub(crate) fn of_socket(socket: Socket) -> Arc<Self> {
+        let (exchange, _) = Self::new(None, false);
+        let mut exchange = Arc::into_inner(exchange).expect("it was made just now");
+        exchange.socket = Some(socket);
+        *exchange.answer.get_mut() = Answer::Ended;
+        Arc::new(exchange)
+    }
+
+    pub(crate) fn socket(&self) -> Option<&Socket> {
+        self.socket.as_ref()
     }
 
     pub(crate) fn set_deadline(&self, deadline: Instant) {
@@ -237,6 +254,9 @@ impl Exchange {
         if let Answer::Expected(sender) = answer {
             drop(sender.send(Reply::problem(status)));
         }
+        if let Some(socket) = &self.socket {
+            socket.end(true);
+        }
         self.left.note();
     }
 
@@ -276,6 +296,11 @@ impl Exchanges {
 
     pub(crate) fn count(&self) -> usize {
         self.0.lock().len()
+    }
+
+    /// Has the WebSockets close.
+    pub(crate) fn leave(&self) {
+        self.0.lock().values().filter_map(|exchange| exchange.socket()).for_each(Socket::leave);
     }
 
     /// Fails those that `chosen` chooses.

@@ -2,13 +2,17 @@
 
 use crate::exchange::{BodyFault, Exchange, Exchanges, Sent};
 use crate::response::{self, Head};
+use crate::websocket::{Decision, Event, Outgoing};
 use bytes::Bytes;
+use hydrozoa::convert::Value;
 use hydrozoa::{Arguments, Error, Object, Result, Session};
+use hyper::StatusCode;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
+use tokio_tungstenite::tungstenite::Message;
 
 /// Bytes of a body that ASGI gets at once.
 const MOST: usize = 64 << 10;
@@ -173,6 +177,82 @@ impl Host {
             })
         })
     }
+}
+
+/// Of WebSockets.
+impl Host {
+    /// `take(number)`: `str` or `bytes` of a message, or the code and the reason of the client's end; or an awaitable of them.
+    pub(crate) fn take<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        let host = self.clone();
+        session.function("take", move |session, arguments| {
+            let exchange = host.exchange(&arguments)?;
+            let mut next = Box::pin(async move {
+                let socket = exchange.socket().ok_or_else(no_socket)?;
+                Ok(match socket.event().await {
+                    Event::Text(text) => Value::Str(text),
+                    Event::Bytes(bytes) => Value::Bytes(bytes.into()),
+                    Event::Disconnect { code, reason } => {
+                        Value::Tuple(vec![Value::Int(code.into()), Value::Str(reason)])
+                    }
+                })
+            });
+            match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(event) => session.object_from(&event?),
+                Poll::Pending => session.awaitable(next),
+            }
+        })
+    }
+
+    /// `accept(number, fields, count)`: the headers that accept a socket. `count` is 0, and `fields` a status, if it is rejected.
+    pub(crate) fn accept<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        let host = self.clone();
+        session.function("accept", move |session, arguments| {
+            let exchange = host.exchange(&arguments)?;
+            let socket = exchange.socket().ok_or_else(no_socket)?;
+            let fields: Option<Vec<u8>> = arguments.extract(1)?;
+            let decision = match fields {
+                None => Ok(Decision::Reject(StatusCode::FORBIDDEN)),
+                Some(fields) => {
+                    let count: usize = arguments.extract(2)?;
+                    let head = Head::parse(StatusCode::OK, &fields, count / 2, true);
+                    head.map(|head| Decision::Accept(head.headers))
+                }
+            };
+            let decision = decision.map_err(|words| Error::raise("ValueError", words))?;
+            // The client may have gone, which the application hears as an event.
+            socket.decide(decision);
+            session.none()
+        })
+    }
+
+    /// `deliver(number, message, code)`: a message of `str` or `bytes`, or with a code the end, for this reason. `None`, an
+    /// awaitable until the client has read, or `True` if it has gone.
+    pub(crate) fn deliver<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        let host = self.clone();
+        session.function("deliver", move |session, arguments| {
+            let exchange = host.exchange(&arguments)?;
+            let socket = exchange.socket().ok_or_else(no_socket)?;
+            let code: Option<u16> = arguments.parameter(2, "code")?;
+            let outgoing = match (arguments.extract::<Value>(1)?, code) {
+                (Value::Str(reason), Some(code)) => Outgoing::Close { code, reason },
+                (Value::Str(text), None) => Outgoing::Message(Message::text(text)),
+                (Value::Bytes(bytes), None) => Outgoing::Message(Message::binary(bytes)),
+                _ => return Err(Error::raise("TypeError", "a message is `str` or `bytes`")),
+            };
+            match socket.send(outgoing) {
+                Ok(()) => session.none(),
+                Err(None) => session.object_from(&true),
+                Err(Some((sender, outgoing))) => session.awaitable(async move {
+                    drop(sender.send(outgoing).await);
+                    Ok(())
+                }),
+            }
+        })
+    }
+}
+
+fn no_socket() -> Error {
+    Error::raise("ValueError", "the request is not one for a WebSocket")
 }
 
 /// The exception for a body that does not come.

@@ -5,7 +5,7 @@
 //! | files | hold |
 //! |---|---|
 //! | `settings`, `error`, `forwarded`, `queue` | what a server is told, and its errors; who the client is; requests that wait |
-//! | `response`, `exchange`, `request`, `body` | a response; one request with its response between both sides; what an application gets of a request |
+//! | `response`, `websocket`, `exchange`, `request`, `body` | a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
 //! | `host`, `worker`, `wsgi`, `asgi`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; all workers, and their replacement |
 //! | `access_log`, `figures`, `service`, `server` | what is logged and counted; from a connection to a worker and back; all together |
 
@@ -26,6 +26,7 @@ mod response;
 mod server;
 mod service;
 mod settings;
+mod websocket;
 mod worker;
 mod wsgi;
 

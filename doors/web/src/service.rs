@@ -7,11 +7,15 @@ use crate::figures::Figures;
 use crate::fleet::Fleet;
 use crate::forwarded::Scheme;
 use crate::request::{Asked, Place};
-use crate::response::{Reply, ResponseBody, Watch};
+use crate::response::{Head, Reply, ResponseBody, Watch};
+use crate::settings::Interface;
+use crate::websocket::{self, Decision};
 use axum::body::Body;
+use bytes::Bytes;
 use hydrozoa_server::Met;
 use hydrozoa_server::http::{Respond, ambiguity};
 use hyper::header::{CONNECTION, EXPECT, HOST, HeaderValue, RETRY_AFTER};
+use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use std::sync::Arc;
 
@@ -74,9 +78,10 @@ impl Service {
         let mut record = shared.log.as_ref().map(|log| Record::new(log, &parts, client));
         let is_old = parts.version < Version::HTTP_2;
         let asked = Asked { parts, local, client, scheme };
-        let (reply, left, closes) = match wrong {
-            Some(status) => (Reply::problem(status), None, true),
-            None => self.ask(asked, body).await,
+        let (reply, left, closes) = match (wrong, self.socket_key(&asked)) {
+            (Some(status), _) | (None, Some(Err(status))) => (Reply::problem(status), None, true),
+            (None, Some(Ok(key))) => self.ask_for_socket(asked, &key).await,
+            (None, None) => self.ask(asked, body).await,
         };
         shared.figures.count(reply.head.status);
         if let Some(record) = &mut record {
@@ -114,6 +119,41 @@ impl Service {
         }
         let met = request.extensions().get::<Met>();
         met.is_some_and(Met::is_reserved).then_some(StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    /// The key of a client that asks for a WebSocket. For an application of WSGI it is a request as others are.
+    fn socket_key(&self, asked: &Asked) -> Option<Result<String, StatusCode>> {
+        let has_sockets = self.0.fleet.interface == Interface::Asgi;
+        has_sockets.then(|| websocket::asked(&asked.parts)).flatten()
+    }
+
+    /// The same as [`Service::ask`] for a WebSocket.
+    async fn ask_for_socket(
+        &self,
+        mut asked: Asked,
+        key: &str,
+    ) -> (Reply, Option<LeftGuard>, bool) {
+        let upgrade = asked.parts.extensions.remove::<OnUpgrade>();
+        let (socket, mut connection) = websocket::pair();
+        let exchange = Exchange::of_socket(socket);
+        let fleet = &self.0.fleet;
+        if fleet.dispatch(exchange, &asked, &self.0.place, None).is_err() {
+            self.0.figures.refuse();
+            return (Reply::problem(StatusCode::SERVICE_UNAVAILABLE), None, true);
+        }
+        let decision = (&mut connection.decision).await;
+        match (decision, upgrade) {
+            (Ok(Decision::Accept(further)), Some(upgrade)) => {
+                tokio::spawn(connection.serve(upgrade));
+                let head = Head {
+                    status: StatusCode::SWITCHING_PROTOCOLS,
+                    headers: websocket::accepting(key, further),
+                };
+                (Reply { head, body: ResponseBody::whole(Bytes::new()) }, None, false)
+            }
+            (Ok(Decision::Reject(status)), _) => (Reply::problem(status), None, false),
+            _ => (Reply::problem(StatusCode::BAD_GATEWAY), None, true),
+        }
     }
 
     /// The application's response, what notes that the client has left, and whether the connection must end.

@@ -89,6 +89,7 @@ impl Worker {
     /// It gets no further requests.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Ordering::SeqCst);
+        self.exchanges.leave();
     }
 
     /// Counts a request, and asks for another worker after the last one.

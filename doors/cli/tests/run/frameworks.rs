@@ -2,6 +2,7 @@
 
 use crate::client::{Client, get};
 use crate::process::Server;
+use tokio_tungstenite::tungstenite::Message;
 
 fn served(application: &str) -> Server {
     let venv = std::env::var("HYDROZOA_TEST_WEB").expect(
@@ -63,5 +64,10 @@ fn fastapi_and_starlette_are_served() {
     assert!(client.get("/openapi.json").text().contains("\"openapi\""));
     assert_eq!(get(address, "/background").text(), "\"later\"");
     server.output.wait_for("in the background", 1);
+    let mut socket = crate::websockets::connect(address, "/socket").unwrap();
+    socket.send(Message::text("a")).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::text(r#"{"heard":"a"}"#));
+    socket.close(None).unwrap();
+    while socket.read().is_ok() {}
     assert!(server.end().1.contains("the lifespan has ended"));
 }

@@ -10,4 +10,5 @@ mod network;
 mod process;
 mod rules;
 mod smuggling;
+mod websockets;
 mod wsgi;

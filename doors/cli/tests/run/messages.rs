@@ -70,3 +70,23 @@ fn options_that_cannot_be_met_are_refused_in_words() {
     let log = refused("coroutines", &["--settle", folder.path().to_str().unwrap()]);
     assert!(log.contains("--settle is for applications of WSGI"), "{log}");
 }
+
+#[test]
+fn every_option_is_in_the_documentation() {
+    let help =
+        std::process::Command::new(env!("CARGO_BIN_EXE_hydrozoa")).args(["run", "--help"]).output();
+    let help = String::from_utf8(help.unwrap().stdout).unwrap();
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/web.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let options = help.lines().filter_map(|line| {
+        line.trim_start().split("--").nth(1).filter(|_| line.trim_start().starts_with('-'))
+    });
+    let mut count = 0;
+    for option in
+        options.map(|rest| rest.split([' ', ',']).next().unwrap()).filter(|name| *name != "help")
+    {
+        assert!(page.contains(&format!("`--{option}`")), "--{option}");
+        count += 1;
+    }
+    assert!(count > 30, "{count}: {help}");
+}

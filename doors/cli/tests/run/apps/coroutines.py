@@ -12,6 +12,8 @@ seen = []
 async def application(scope, receive, send):
     if scope["type"] == "lifespan":
         return await lifespan(scope, receive, send)
+    if scope["type"] == "websocket":
+        return await socket(scope, receive, send)
     assert request.get() is None
     request.set(scope["path"])
     path = scope["path"]
@@ -66,6 +68,32 @@ async def application(scope, receive, send):
         await answer(send, f"{len(scope['state']['count'])} {'word' in scope['state']}".encode())
     else:
         await answer(send, b"nothing", 404)
+
+
+async def socket(scope, receive, send):
+    assert (await receive())["type"] == "websocket.connect"
+    path = scope["path"]
+    if path == "/reject":
+        return await send({"type": "websocket.close"})
+    if path == "/raise-early":
+        raise LookupError("raised before the socket")
+    chosen = scope["subprotocols"][-1] if scope["subprotocols"] else None
+    await send({"type": "websocket.accept", "subprotocol": chosen, "headers": [(b"x-a", b"b")]})
+    if path == "/scope":
+        await send({"type": "websocket.send", "text": f"{scope['scheme']} {sorted(scope)}"})
+    elif path == "/close":
+        return await send({"type": "websocket.close", "code": 4001, "reason": "enough"})
+    elif path == "/raise":
+        raise LookupError("raised in a socket")
+    elif path == "/return":
+        return
+    elif path == "/flood":
+        while True:
+            await send({"type": "websocket.send", "bytes": b"x" * 65536})
+    while (message := await receive())["type"] == "websocket.receive":
+        kind = "text" if message.get("text") is not None else "bytes"
+        await send({"type": "websocket.send", kind: message[kind]})
+    seen.append(f"{message['code']} {message['reason']}")
 
 
 def show(value):

@@ -2,7 +2,7 @@
 
 from contextlib import asynccontextmanager
 
-from fastapi import BackgroundTasks, FastAPI, Request, UploadFile
+from fastapi import BackgroundTasks, FastAPI, Request, UploadFile, WebSocket
 from starlette.responses import StreamingResponse
 
 
@@ -48,3 +48,10 @@ async def raising():
 async def background(tasks: BackgroundTasks):
     tasks.add_task(print, "in the background", flush=True)
     return "later"
+
+
+@app.websocket("/socket")
+async def socket(socket: WebSocket):
+    await socket.accept()
+    async for text in socket.iter_text():
+        await socket.send_json({"heard": text})
