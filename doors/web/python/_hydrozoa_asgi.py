@@ -11,9 +11,8 @@ _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT = {"type": "http.disconnect"}
 
 
-def handler(application, root_path, state, receive_body, reply, send_body, left, of_sockets):
-    """The function that makes the coroutine which answers a request."""
-    take, accept, deliver = of_sockets
+def _exchanges(receive_body, reply, send_body, left):
+    """The class of requests with their responses."""
 
     class Exchange:
         __slots__ = ("body", "fields", "is_over", "is_read", "number", "status")
@@ -71,6 +70,12 @@ def handler(application, root_path, state, receive_body, reply, send_body, left,
             else:
                 raise RuntimeError(f"a response has no message of the type {kind!r}")
 
+    return Exchange
+
+
+def _sockets(take, accept, deliver):
+    """The class of WebSockets."""
+
     class Socket:
         """A WebSocket. The host's functions: `take` gives a message or the client's end, `accept` decides, `deliver` sends."""
 
@@ -122,6 +127,14 @@ def handler(application, root_path, state, receive_body, reply, send_body, left,
                 await asyncio.sleep(0)
             elif waits is not None:
                 await waits
+
+    return Socket
+
+
+def handler(application, root_path, state, receive_body, reply, send_body, left, of_sockets):
+    """The function that makes the coroutine which answers a request."""
+    Exchange = _exchanges(receive_body, reply, send_body, left)
+    Socket = _sockets(*of_sockets)
 
     async def handle(number, version, method, scheme, path, raw_path, query, fields, client, server, body):
         fields = fields.split(b"\n")

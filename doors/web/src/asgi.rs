@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::time::timeout_at;
 
-/// What a worker of ASGI has beside its interpreter.
+/// The part of a worker that only applications of ASGI have.
 pub(crate) struct Asgi {
     events: EventLoop,
     lifespan: Handle,
@@ -33,7 +33,7 @@ impl Asgi {
         host: &Host,
         settings: &Settings,
     ) -> Result<(Handle, Self), Error> {
-        let made = || {
+        let made = || -> hydrozoa::Result<_> {
             let module = session.import("_hydrozoa_asgi")?;
             let mode = settings.lifespan.name();
             let lifespan = module.call_method("Lifespan", (&application, mode))?;
@@ -49,10 +49,15 @@ impl Asgi {
             Ok((handle, Self { events, lifespan: lifespan.keep(), beat, beating }))
         };
         let application = || settings.application.clone();
-        let (handle, asgi) =
-            made().map_err(|source| Error::Load { application: application(), source })?;
+        let (handle, asgi) = made().map_err(|source| Error::Load {
+            application: application(),
+            source: Box::new(source),
+        })?;
         let started = host.runtime.block_on(asgi.call(&asgi.lifespan, "start"));
-        started.map_err(|source| Error::Startup { application: application(), source })?;
+        started.map_err(|source| Error::Startup {
+            application: application(),
+            source: source.into(),
+        })?;
         Ok((handle, asgi))
     }
 
@@ -66,7 +71,7 @@ impl Asgi {
     /// Has the application end.
     pub(crate) fn end(&self, runtime: &runtime::Handle, deadline: Instant) -> hydrozoa::Result<()> {
         let ended = self.call(&self.lifespan, "end");
-        // What is late ends with the interpreter.
+        // One that is late ends with the interpreter.
         let ended = runtime.block_on(async { timeout_at(deadline.into(), ended).await });
         ended.unwrap_or(Ok(()))
     }

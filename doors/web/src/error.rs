@@ -13,7 +13,7 @@ pub enum Error {
         /// `MODULE:APP`.
         application: String,
         /// The exception.
-        source: hydrozoa::Error,
+        source: Box<hydrozoa::Error>,
     },
     /// The application has refused to start, by the lifespan protocol of ASGI.
     #[error("the application {application} has failed to start: {source}")]
@@ -21,11 +21,11 @@ pub enum Error {
         /// `MODULE:APP`.
         application: String,
         /// The exception.
-        source: hydrozoa::Error,
+        source: Box<hydrozoa::Error>,
     },
     /// The interpreters have not started.
     #[error("starting the workers: {0}")]
-    Workers(#[source] hydrozoa::Error),
+    Workers(#[source] Box<hydrozoa::Error>),
     /// The system has refused a thread.
     #[error("starting threads: {0}")]
     Threads(#[source] std::io::Error),
@@ -41,7 +41,7 @@ impl Error {
     }
 }
 
-/// What goes into the log about an exception: its traceback, or the error's own words.
+/// The text for the log about an exception: its traceback, or the error's own words.
 pub(crate) fn trace(error: &hydrozoa::Error) -> String {
     match error.traceback() {
         Some(traceback) if !traceback.is_empty() => traceback.trim_end().to_owned(),

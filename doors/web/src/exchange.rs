@@ -46,7 +46,7 @@ pub(crate) enum BodyFault {
 struct BodyState {
     /// `None` if the whole body is with the request.
     pieces: Option<Pieces>,
-    /// What was received and not read.
+    /// Bytes that were received and not read.
     rest: Bytes,
     fault: Option<BodyFault>,
 }
@@ -80,7 +80,7 @@ impl Left {
     }
 }
 
-/// What becomes of a piece of a response.
+/// The fate of a piece of a response.
 pub(crate) enum Sent {
     /// It is on its way, and the client wants more.
     Taken,

@@ -4,7 +4,7 @@ use crate::asgi;
 use crate::error::{Error, trace};
 use crate::exchange::Exchange;
 use crate::queue::Queue;
-use crate::request::{Asked, Place};
+use crate::request::{Asked, ListenerPlace};
 use crate::settings::Interface;
 use crate::worker::{Context, Worker};
 use crate::wsgi::{self, Job};
@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the thread that replaces workers is told.
+/// A command for the thread that replaces workers.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// The worker of this interpreter has served its requests.
@@ -97,7 +97,7 @@ impl Fleet {
         &self,
         exchange: Arc<Exchange>,
         asked: &Asked,
-        place: &Place,
+        place: &ListenerPlace,
         body: Option<Bytes>,
     ) -> Result<(), Full> {
         let root = &self.context.settings.root_path;
@@ -239,8 +239,8 @@ impl Fleet {
     /// Puts another worker in the place of one. The old one leaves when the new one serves.
     fn replace(&self, index: usize) -> Result<(), Error> {
         let Some(pool) = self.pool.lock().clone() else { return Ok(()) };
-        // What it was before has no application where the last attempt has failed.
-        let former = pool.replace(index).map_err(Error::Workers)?;
+        // The former interpreter has no application where the last attempt has failed.
+        let former = pool.replace(index).map_err(|error| Error::Workers(error.into()))?;
         let interpreter = pool.interpreters()[index].clone();
         let context = self.context.clone();
         let worker = Arc::new(Worker::load(interpreter, &context)?);

@@ -1,4 +1,4 @@
-//! Who a request comes from: the other end of its connection, or what a trusted proxy says.
+//! The client of a request: the other end of its connection, or the one that a trusted proxy names.
 
 use hyper::header::{HeaderMap, HeaderName};
 use std::fmt::Write as _;

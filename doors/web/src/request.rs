@@ -1,4 +1,4 @@
-//! What an application gets of a request's head: the environ of WSGI, or the scope of ASGI.
+//! The head of a request, as an application gets it: the environ of WSGI, or the scope of ASGI.
 
 use crate::forwarded::{Client, Scheme};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Where a listener is, in the words of the interfaces.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ListenerPlace {
     /// The path of a socket in the file system.
     pub(crate) path: Option<Arc<str>>,
     pub(crate) has_tls: bool,
@@ -126,7 +126,7 @@ impl Asked {
     }
 
     /// The scope of ASGI.
-    pub(crate) fn asgi(&self, place: &Place, root: &str) -> Scope {
+    pub(crate) fn asgi(&self, place: &ListenerPlace, root: &str) -> Scope {
         let mut fields = Vec::with_capacity(512);
         let mut add = |name: &[u8], value: &[u8]| {
             fields.extend_from_slice(name);
@@ -269,7 +269,7 @@ mod tests {
         Asked { parts, local, client, scheme: Scheme::Http }
     }
 
-    const PLACE: Place = Place { path: None, has_tls: false };
+    const PLACE: ListenerPlace = ListenerPlace { path: None, has_tls: false };
 
     fn environ(asked: &Asked, root: &str, body: Option<&Bytes>) -> HashMap<String, String> {
         let (head, path) = asked.wsgi(root, body);

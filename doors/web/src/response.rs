@@ -118,7 +118,7 @@ impl Reply {
     }
 }
 
-/// What a body keeps until the client has it, or has gone.
+/// A value that a body keeps until the client has the body, or has gone.
 pub(crate) trait Watch: Send {
     /// So many bytes of it leave.
     fn sent(&mut self, bytes: usize);

@@ -4,7 +4,7 @@ use crate::access_log::AccessLog;
 use crate::error::Error;
 use crate::figures::Figures;
 use crate::fleet::{self, Command, Fleet};
-use crate::request::Place;
+use crate::request::ListenerPlace;
 use crate::service::Service;
 use crate::settings::{Interface, Settings};
 use crate::worker::Context;
@@ -67,9 +67,9 @@ impl Server {
         let builder = builder.interpreters(context.settings.workers);
         let builder = dense(builder, &context.settings);
         let builder = fleet::reporting(builder, &context, &commands);
-        let pool = builder.build().map_err(Error::Workers)?;
+        let pool = builder.build().map_err(|error| Error::Workers(error.into()))?;
         for (name, source) in MODULES {
-            pool.register_module(name, source).map_err(Error::Workers)?;
+            pool.register_module(name, source).map_err(|error| Error::Workers(error.into()))?;
         }
         let fleet = Arc::new(Fleet::start(pool, context)?);
         if fleet.interface == Interface::Asgi && fleet.context.settings.settle.is_some() {
@@ -94,7 +94,7 @@ impl Server {
     /// Answers requests of a listener.
     pub fn service(&self, listener: &Listener, log: Option<AccessLog>) -> Service {
         let path = listener.path().map(|path| path.to_string_lossy().into());
-        let place = Place { path, has_tls: listener.has_tls() };
+        let place = ListenerPlace { path, has_tls: listener.has_tls() };
         Service::new(Arc::clone(&self.fleet), Arc::clone(&self.figures), place, log)
     }
 

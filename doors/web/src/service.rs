@@ -6,7 +6,7 @@ use crate::exchange::{BodyFault, Exchange, LeftGuard};
 use crate::figures::Figures;
 use crate::fleet::Fleet;
 use crate::forwarded::Scheme;
-use crate::request::{Asked, Place};
+use crate::request::{Asked, ListenerPlace};
 use crate::response::{Head, Reply, ResponseBody, Watch};
 use crate::settings::Interface;
 use crate::websocket::{self, Decision};
@@ -26,11 +26,11 @@ pub struct Service(Arc<Shared>);
 struct Shared {
     fleet: Arc<Fleet>,
     figures: Arc<Figures>,
-    place: Place,
+    place: ListenerPlace,
     log: Option<AccessLog>,
 }
 
-/// What a response keeps until it has left.
+/// The values that a response keeps until it has left.
 struct UnderWay {
     _left: Option<LeftGuard>,
     record: Option<Record>,
@@ -60,7 +60,7 @@ impl Service {
     pub(crate) fn new(
         fleet: Arc<Fleet>,
         figures: Arc<Figures>,
-        place: Place,
+        place: ListenerPlace,
         log: Option<AccessLog>,
     ) -> Self {
         Self(Arc::new(Shared { fleet, figures, place, log }))

@@ -1,4 +1,4 @@
-//! What a server of an application is told.
+//! The settings of a server of an application.
 
 use crate::forwarded::Proxies;
 use std::path::PathBuf;

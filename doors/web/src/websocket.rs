@@ -39,7 +39,7 @@ const PING: Duration = Duration::from_secs(20);
 /// How long a client may take to close its side.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// What the application hears.
+/// An event that the application hears.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
     Text(String),
@@ -47,13 +47,13 @@ pub(crate) enum Event {
     Disconnect { code: u16, reason: String },
 }
 
-/// What the application has decided of a client that asks for a socket.
+/// The application's decision about a client that asks for a socket.
 pub(crate) enum Decision {
     Accept(HeaderMap),
     Reject(StatusCode),
 }
 
-/// What the application sends.
+/// A message of the application, or its close.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     Message(Message),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How often the end of a worker's requests is looked for.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What the workers of a server share.
+/// The things that the workers of a server share.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) settings: Arc<Settings>,
@@ -136,7 +136,7 @@ fn of_load(application: &str, error: hydrozoa::Error) -> Error {
         {
             Error::Application(message)
         }
-        source => Error::Load { application: application.to_owned(), source },
+        source => Error::Load { application: application.to_owned(), source: Box::new(source) },
     }
 }
 

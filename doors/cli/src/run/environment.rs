@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// What systemd tells this process, and no other.
+/// Variables by which systemd tells this process, and no other, of its sockets.
 const OWN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
 /// All variables; the last of a name counts.

@@ -154,7 +154,7 @@ struct Access {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// What the application looks like
+    /// The one that the application looks like
     Auto,
     /// PEP 3333
     Wsgi,

@@ -1,4 +1,4 @@
-//! What workers print on a terminal: whole lines, with the worker's number where there are several.
+//! The lines that workers print on a terminal: whole, with the worker's number where there are several.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 
@@ -19,7 +19,7 @@ pub fn streams(builder: hydrozoa::Builder, workers: usize) -> hydrozoa::Builder 
 
 struct Prefixed<W> {
     prefix: String,
-    /// What has no end of its line yet.
+    /// The begin of a line.
     begun: Vec<u8>,
     stream: W,
 }

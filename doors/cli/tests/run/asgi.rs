@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn the_scope_is_complete_and_bodies_stream_both_ways() {
-    let server = Server::start("coroutines", &["--workers", "1", "--root-path", "/root"]);
+    let server = Server::start("coroutines", &["--workers", "1", "--root-path", "/below"]);
     let mut client = Client::new(server.address());
-    let shown = client.get("/root/scope?a=b%20c");
+    let shown = client.get("/below/scope?a=b%20c");
     assert_eq!(shown.status, 404, "the root is a part of the path");
     let server = Server::start("coroutines", &["--workers", "1"]);
     let mut client = Client::new(server.address());

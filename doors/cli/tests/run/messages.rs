@@ -1,4 +1,4 @@
-//! What the command says of an application that it cannot serve. It ends before it listens.
+//! The words of the command about an application that it cannot serve. It ends before it listens.
 
 use crate::process::{Server, command};
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How long something may take that takes a moment on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a stream has said so far.
+/// The text of a stream so far.
 #[derive(Clone, Default)]
 pub struct Said(Arc<(Mutex<String>, Condvar)>);
 

@@ -12,12 +12,12 @@ fn field<'a>(json: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn an_application_under_the_standard_validator_gets_requests_of_every_kind() {
-    let server = Server::start("plain:validated", &["--workers", "1", "--root-path", "/root"]);
+    let server = Server::start("plain:validated", &["--workers", "1", "--root-path", "/below"]);
     let mut client = Client::new(server.address());
-    let shown = client.get("/root/environ?a=b%20c");
+    let shown = client.get("/below/environ?a=b%20c");
     let environ = shown.text();
     for (name, value) in [
-        ("SCRIPT_NAME", "/root"),
+        ("SCRIPT_NAME", "/below"),
         ("PATH_INFO", "/environ"),
         ("QUERY_STRING", "a=b%20c"),
         ("REQUEST_METHOD", "GET"),
@@ -58,7 +58,7 @@ fn an_application_under_the_standard_validator_gets_requests_of_every_kind() {
     assert_eq!(client.get("/closed").text(), "5");
     let (log, output) = server.end();
     assert!(!log.contains("ERROR") && !log.contains("without being closed"), "{log}");
-    assert!(output.contains("\"GET /root/environ?a=b%20c HTTP/1.1\" 200 "), "{output}");
+    assert!(output.contains("\"GET /below/environ?a=b%20c HTTP/1.1\" 200 "), "{output}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::codegen::Service as _;
 
-/// What answers requests: a router, or a program's own.
+/// A service that answers requests: a router, or a program's own.
 pub trait Respond: Clone + Send + Sync + 'static {
     /// A response's body.
     type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static;
@@ -48,7 +48,7 @@ pub(crate) struct Served<S> {
     service: S,
     met: Met,
     connected: Arc<OpenConnection>,
-    /// What was seen of the requests' heads; HTTP/2 has none that could be understood in two ways.
+    /// The requests' heads as they were seen; HTTP/2 has none that could be understood in two ways.
     seen: Option<Arc<Mutex<Seen>>>,
 }
 
