@@ -131,12 +131,12 @@ def _sockets(take, accept, deliver):
     return Socket
 
 
-def handler(application, root_path, state, receive_body, reply, send_body, left, of_sockets):
+def handler(application, root_path, state, receive_body, reply, send_body, left, failed, of_sockets):
     """The function that makes the coroutine which answers a request."""
     Exchange = _exchanges(receive_body, reply, send_body, left)
     Socket = _sockets(*of_sockets)
 
-    async def handle(number, version, method, scheme, path, raw_path, query, fields, client, server, body):
+    async def answer(number, version, method, scheme, path, raw_path, query, fields, client, server, body):
         fields = fields.split(b"\n")
         exchange = Exchange(number, body)
         scope = {
@@ -169,6 +169,17 @@ def handler(application, root_path, state, receive_body, reply, send_body, left,
             raise RuntimeError("the application has returned without a response")
         if not exchange.is_over:
             raise RuntimeError("the application has returned before the end of its response")
+
+    async def handle(number, *values):
+        try:
+            await answer(number, *values)
+        except asyncio.CancelledError:
+            # The interpreter ends.
+            raise
+        except BaseException as error:
+            import traceback
+
+            failed(number, values[3], "".join(traceback.format_exception(error)))
 
     return handle
 

@@ -1,6 +1,6 @@
 //! Requests of ASGI: each is a coroutine on the event loop of the least loaded worker.
 
-use crate::error::{Error, trace};
+use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::host::Host;
 use crate::request::Scope;
@@ -15,12 +15,17 @@ use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::time::timeout_at;
 
+/// Coroutines that have ended and may be kept.
+const ENDED: usize = 64;
+
 /// The part of a worker that only applications of ASGI have.
 pub(crate) struct Asgi {
     events: EventLoop,
     lifespan: Handle,
     /// Makes a coroutine that does nothing.
     beat: Handle,
+    /// Coroutines that run, and some that have ended. Nobody waits for them: a wake-up would cost each request one system call more.
+    running: Mutex<Vec<Task<()>>>,
     /// The last such coroutine, and when it was asked for.
     beating: Mutex<Option<(Task<()>, Instant)>>,
 }
@@ -42,11 +47,13 @@ impl Asgi {
             let (send, left) = (host.send_later(session)?, host.left(session)?);
             let (root, state) = (&*settings.root_path, lifespan.getattr("state")?);
             let socket = (host.take(session)?, host.accept(session)?, host.deliver(session)?);
-            let arguments = (&application, root, state, receive, reply, send, left, socket);
+            let failed = host.failed(session)?;
+            let arguments = (&application, root, state, receive, reply, send, left, failed, socket);
             let handle = module.call_method("handler", arguments)?.keep();
             let beat = module.getattr("beat")?.keep();
-            let beating = Mutex::new(None);
-            Ok((handle, Self { events, lifespan: lifespan.keep(), beat, beating }))
+            let (running, beating) = (Mutex::default(), Mutex::new(None));
+            let lifespan = lifespan.keep();
+            Ok((handle, Self { events, lifespan, beat, running, beating }))
         };
         let application = || settings.application.clone();
         let (handle, asgi) = made().map_err(|source| Error::Load {
@@ -59,6 +66,17 @@ impl Asgi {
             source: source.into(),
         })?;
         Ok((handle, asgi))
+    }
+
+    /// Keeps a coroutine until it has ended: the drop of its task would cancel it.
+    fn keep(&self, task: Task<()>) {
+        let mut running = self.running.lock();
+        if running.len() == running.capacity() {
+            running.retain(|task| !task.is_finished());
+            let room = running.len().max(ENDED);
+            running.reserve(room);
+        }
+        running.push(task);
     }
 
     /// Awaits the coroutine of a method.
@@ -101,24 +119,33 @@ pub(crate) fn answer(
     body: Option<Bytes>,
 ) {
     let number = exchange.number;
-    let target = scope.path.clone();
     let handle = worker.handle.clone();
+    let answering = Answering { worker: Arc::clone(worker), exchange: Arc::clone(exchange) };
     let is_socket = exchange.socket().is_some();
     let task = asgi.events.spawn_with(
         move |session| call(session, &handle, number, &scope, body.as_deref(), is_socket),
-        |_| Ok(()),
+        // It is dropped too if the interpreter ends.
+        move |_| {
+            answering.finish();
+            Ok(())
+        },
     );
-    let answering = Answering { worker: Arc::clone(worker), exchange: Arc::clone(exchange) };
-    tokio::spawn(async move {
-        let outcome = task.await;
-        finish(&answering, &target, &outcome);
-    });
+    asgi.keep(task);
 }
 
 /// A request that an application answers. When this is dropped, the worker has it no longer.
 struct Answering {
     worker: Arc<Worker>,
     exchange: Arc<Exchange>,
+}
+
+impl Answering {
+    /// The application has returned, or its exception is in the log.
+    fn finish(self) {
+        if let Some(socket) = self.exchange.socket() {
+            socket.end(false);
+        }
+    }
 }
 
 impl Drop for Answering {
@@ -151,34 +178,4 @@ fn call<'s>(
         &*scope.server,
         body,
     ))
-}
-
-/// The application has returned.
-fn finish(answering: &Answering, path: &str, outcome: &hydrozoa::Result<()>) {
-    let Answering { worker, exchange } = answering;
-    let is_answered = exchange.is_answered();
-    if let Some(socket) = exchange.socket() {
-        socket.end(outcome.is_err());
-    }
-    let status = match outcome {
-        Err(hydrozoa::Error::Crashed { .. } | hydrozoa::Error::Ended { .. }) => {
-            StatusCode::BAD_GATEWAY
-        }
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    exchange.fail(status);
-    let number = worker.number();
-    match outcome {
-        Ok(()) => {}
-        Err(hydrozoa::Error::Crashed { .. } | hydrozoa::Error::Ended { .. }) => {
-            tracing::error!("worker {number}: the request for {path} has ended with its worker");
-        }
-        Err(error) => {
-            let behind = if is_answered { ", behind its response" } else { "" };
-            tracing::error!(
-                "worker {number}: the application has raised for {path}{behind}:\n{}",
-                trace(error)
-            );
-        }
-    }
 }

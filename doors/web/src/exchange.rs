@@ -260,7 +260,12 @@ impl Exchange {
         self.left.note();
     }
 
-    /// The application has returned. Returns whether its response is whole.
+    /// Whether it has a whole response, and no WebSocket.
+    pub(crate) fn is_over(&self) -> bool {
+        self.socket.is_none() && self.is_answered()
+    }
+
+    /// Whether its response is whole.
     pub(crate) fn is_answered(&self) -> bool {
         matches!(&*self.answer.lock(), Answer::Ended)
     }
@@ -296,6 +301,13 @@ impl Exchanges {
 
     pub(crate) fn count(&self) -> usize {
         self.0.lock().len()
+    }
+
+    /// Fails all, and forgets them.
+    pub(crate) fn abandon(&self, status: StatusCode) {
+        self.fail(status, |_| true);
+        let abandoned = std::mem::take(&mut *self.0.lock());
+        drop(abandoned);
     }
 
     /// Has the WebSockets close.

@@ -209,7 +209,7 @@ impl Fleet {
                 // Its threads take no further requests.
                 worker.leave();
                 self.queue.wake();
-                worker.exchanges.fail(StatusCode::BAD_GATEWAY, |_| true);
+                worker.exchanges.abandon(StatusCode::BAD_GATEWAY);
                 vec![index]
             }
             Command::End => Vec::new(),

@@ -179,6 +179,26 @@ impl Host {
     }
 }
 
+impl Host {
+    /// `failed(number, path, traceback)` of ASGI: the application has raised.
+    pub(crate) fn failed<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        let host = self.clone();
+        session.function("failed", move |session, arguments| {
+            let exchange = host.exchange(&arguments)?;
+            let behind = if exchange.is_over() { ", behind its response" } else { "" };
+            exchange.fail(StatusCode::INTERNAL_SERVER_ERROR);
+            let (path, traceback): (String, String) =
+                (arguments.extract(1)?, arguments.extract(2)?);
+            tracing::error!(
+                "worker {}: the application has raised for {path}{behind}:\n{}",
+                session.interpreter().index() + 1,
+                traceback.trim_end()
+            );
+            session.none()
+        })
+    }
+}
+
 /// Of WebSockets.
 impl Host {
     /// `take(number)`: `str` or `bytes` of a message, or the code and the reason of the client's end; or an awaitable of them.

@@ -144,11 +144,8 @@ impl Socket {
             if has_failed { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::FORBIDDEN };
         self.decide(Decision::Reject(status));
         let code = if has_failed { 1011 } else { 1000 };
-        if let Err(Some((sender, close))) =
-            self.send(Outgoing::Close { code, reason: String::new() })
-        {
-            tokio::spawn(async move { sender.send(close).await });
-        }
+        // Where there is no room for it, the end of the messages closes the socket.
+        drop(self.send(Outgoing::Close { code, reason: String::new() }));
     }
 
     /// The worker leaves: the client may ask for another socket, and the application is told.

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// How often the end of a worker's requests is looked for.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// How long the application's end may take when its requests have used up the time.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// The things that the workers of a server share.
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -117,7 +120,8 @@ impl Worker {
             );
         }
         if let Some(asgi) = &self.asgi
-            && let Err(error) = asgi.end(&self.context.runtime, deadline)
+            && let Err(error) =
+                asgi.end(&self.context.runtime, deadline.max(Instant::now() + MOMENT))
         {
             tracing::error!(
                 "worker {}: the application has failed to end:\n{}",
