@@ -321,6 +321,6 @@ mod tests {
         assert_eq!(of(&[upgrade[0], key, version]), None);
         // The example of RFC 6455, 1.3.
         let headers = accepting(key.1, HeaderMap::new());
-        assert_eq!(headers[header::SEC_WEBSOCKET_ACCEPT], "s3pPLMBiTKaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(headers[header::SEC_WEBSOCKET_ACCEPT], "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 }

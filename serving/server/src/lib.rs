@@ -22,7 +22,7 @@ mod service;
 pub use access::{Client, Tls, TlsError, TokenError, Tokens};
 pub use guard::{HostError, Hosts, Met, Pace};
 pub use hydrozoa_models::{
-    Defaults, LoadError, ModelImports, Server, Watch, escaped, is_model_folder, remove_left_folders,
+    Defaults, LoadError, ModelImports, Server, Watch, is_model_folder, remove_left_folders,
 };
 pub use process::{Log, flush_streams_within, keep_large_blocks, raise_descriptor_limit};
 pub use service::{Control, Permit, Service, Settings};
