@@ -1,13 +1,16 @@
 //! `cargo xtask test --quick`: the checks that need no torch. They take at most five minutes on two cores after the
 //! build.
 
+use std::process::Command;
+
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::environment::Environment;
 use crate::libtest::counted;
 use crate::linker::cases;
 use crate::steps::{Outcome, Steps, check};
 use crate::suite;
-use crate::{tools, workspace};
+use crate::{python, tools, workspace};
 
 /// Test programs of the runtime that need the virtual environment with torch, or cargo features. If another program
 /// needs it, that program fails here and its error says so.
@@ -64,7 +67,9 @@ pub fn add(steps: &mut Steps) {
             .chain(excluded)
             .chain(["--no-fail-fast"])
             .collect();
-        cargo_test(&arguments)
+        // `hydrozoa run` serves frameworks, which are some ten megabytes.
+        let web = Environment::with_web(python::find(None)?)?;
+        counted(command(&arguments).env("HYDROZOA_TEST_WEB", web.root()))
     });
     steps.run("unit tests of the server", || {
         let packages = ["hydrozoa-models", "hydrozoa-server", "hydrozoa-triton"];
@@ -117,5 +122,11 @@ fn without_torch() -> Result<Vec<String>> {
 }
 
 fn cargo_test(arguments: &[&str]) -> Result<Outcome> {
-    counted(workspace::cargo().arg("test").args(arguments).env("OMP_NUM_THREADS", "1"))
+    counted(&mut command(arguments))
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = workspace::cargo();
+    command.arg("test").args(arguments).env("OMP_NUM_THREADS", "1");
+    command
 }

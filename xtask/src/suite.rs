@@ -271,6 +271,7 @@ fn others(steps: &mut Steps, place: &Requirements<'_>, pythons: &Pythons, turn: 
             let place = Requirements {
                 environment: &environment,
                 clients: place.clients.clone(),
+                web: place.web.clone(),
                 models: compare::export(&environment)?,
                 programs: place.programs.clone(),
                 compare: place.compare.clone(),
@@ -309,12 +310,13 @@ fn all_pythons(numpy: &[Environment]) -> Result<OsString> {
 }
 
 /// The environment variables of the tests.
-type Variables = [(&'static str, OsString); 9];
+type Variables = [(&'static str, OsString); 10];
 
 /// The tests' requirements.
 struct Requirements<'a> {
     environment: &'a Environment,
     clients: PathBuf,
+    web: PathBuf,
     numpy: &'a [Environment],
     models: PathBuf,
     programs: Programs,
@@ -334,6 +336,7 @@ impl<'a> Requirements<'a> {
         Ok(Self {
             environment,
             clients: environment.with_clients()?.root().to_owned(),
+            web: Environment::with_web(environment.base().clone())?.root().to_owned(),
             numpy,
             // To compile all of it once more, optimized, takes minutes.
             compare: match arguments.full {
@@ -379,6 +382,7 @@ impl<'a> Requirements<'a> {
             ("HYDROZOA_TEST_PYTHONS", all_pythons(self.numpy)?.as_os_str()),
             ("HYDROZOA_TEST_VENV", self.environment.root().as_os_str()),
             ("HYDROZOA_TEST_CLIENTS", self.clients.as_os_str()),
+            ("HYDROZOA_TEST_WEB", self.web.as_os_str()),
             ("HYDROZOA_TEST_MODELS", self.models.as_os_str()),
             ("HYDROZOA_TEST_COMMAND", self.programs.command.as_os_str()),
             ("HYDROZOA_TEST_BUILT", self.programs.folder.as_os_str()),

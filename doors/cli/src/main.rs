@@ -14,6 +14,7 @@ mod missing_module;
 mod network;
 mod package;
 mod python;
+mod run;
 mod security;
 mod serve;
 mod shutdown;
@@ -45,6 +46,8 @@ enum Command {
     Package(package::Options),
     /// Serves repositories of models and packages over HTTP and gRPC, as Triton does
     Serve(Box<serve::Options>),
+    /// Serves a web application of WSGI or ASGI, whose workers are interpreters of one process
+    Run(Box<run::Options>),
     /// Lists the Pythons, torch and limits that it finds, and says what would fail and how to fix it
     Doctor(doctor::Options),
 }
@@ -98,15 +101,15 @@ fn count(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 #[cfg(not(test))]
-hydrozoa::c_main!(run);
+hydrozoa::c_main!(begin);
 
 /// Returns the exit status.
 #[cfg_attr(test, expect(dead_code, reason = "the test harness has an entry of its own"))]
-fn run() -> i32 {
+fn begin() -> i32 {
     let command = Arguments::parse().command;
     // The copy's warnings must not go to what its program opens in place of standard error.
     // A server has a log of its own.
-    if output::has_standard_error() && !matches!(command, Command::Serve(_)) {
+    if output::has_standard_error() && !matches!(command, Command::Serve(_) | Command::Run(_)) {
         output::show_warnings();
     }
     match &command {
@@ -119,6 +122,7 @@ fn run() -> i32 {
         Command::Inspect(options) => inspect::run(&options),
         Command::Package(options) => package::run(options),
         Command::Serve(options) => serve::run(&options),
+        Command::Run(options) => run::run(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {

@@ -20,7 +20,16 @@ struct TimedCall {
     action: Action,
 }
 
-static CALLS: LeafLock<BTreeMap<Key, TimedCall>> = LeafLock::new(BTreeMap::new());
+/// The entries, and when the clock looks at them next.
+#[derive(Default)]
+struct Schedule {
+    calls: BTreeMap<Key, TimedCall>,
+    /// `None` while it waits for a first entry. Entries are removed without a word to the clock, so this may be earlier than all.
+    looks_at: Option<Instant>,
+}
+
+static SCHEDULE: LeafLock<Schedule> =
+    LeafLock::new(Schedule { calls: BTreeMap::new(), looks_at: None });
 
 /// The process whose clock runs: a forked child has no other thread.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -33,14 +42,15 @@ pub(super) fn add(time: Instant, visit: &Arc<Visit>, action: Action) -> Key {
     let before = PROCESS.swap(process, Ordering::AcqRel);
     if before != process && before != 0 {
         // The entries are those of threads that this process does not have.
-        drop(CALLS.with(std::mem::take));
+        drop(SCHEDULE.with(std::mem::take));
         drop(RUNNING.with(Option::take));
     }
     let key = (time, NEXT.fetch_add(1, Ordering::Relaxed));
     let entry = TimedCall { visit: visit.clone(), action };
-    let is_first = CALLS.with(|entries| {
-        entries.insert(key, entry);
-        entries.first_key_value().is_some_and(|(first, _)| *first == key)
+    // Calls with one limit come in order: the clock is not woken for each.
+    let is_earlier = SCHEDULE.with(|schedule| {
+        schedule.calls.insert(key, entry);
+        schedule.looks_at.is_none_or(|looks_at| time < looks_at)
     });
     if before != process {
         match Thread::helper("deadlines", run) {
@@ -50,7 +60,7 @@ pub(super) fn add(time: Instant, visit: &Arc<Visit>, action: Action) -> Key {
                 tracing::warn!(%error, "no thread for deadlines: calls are not interrupted");
             }
         }
-    } else if is_first && let Some(clock) = RUNNING.with(|clock| clock.clone()) {
+    } else if is_earlier && let Some(clock) = RUNNING.with(|clock| clock.clone()) {
         clock.unpark();
     }
     key
@@ -59,21 +69,27 @@ pub(super) fn add(time: Instant, visit: &Arc<Visit>, action: Action) -> Key {
 /// Removes an entry, if it is still there.
 pub(super) fn remove(key: Key) {
     // Dropped outside of the lock.
-    drop(CALLS.with(|entries| entries.remove(&key)));
+    drop(SCHEDULE.with(|schedule| schedule.calls.remove(&key)));
 }
 
 fn run() {
     RUNNING.with(|clock| *clock = Some(thread::current()));
     loop {
         let now = Instant::now();
-        let due = CALLS.with(|entries| {
-            let later = entries.split_off(&(now, u64::MAX));
-            std::mem::replace(entries, later)
+        let due = SCHEDULE.with(|schedule| {
+            // It looks once more below, so nobody need wake it until then.
+            schedule.looks_at = Some(now);
+            let later = schedule.calls.split_off(&(now, u64::MAX));
+            std::mem::replace(&mut schedule.calls, later)
         });
         for entry in due.into_values() {
             (entry.action)(&entry.visit);
         }
-        match CALLS.with(|entries| entries.first_key_value().map(|((time, _), _)| *time)) {
+        let next = SCHEDULE.with(|schedule| {
+            schedule.looks_at = schedule.calls.first_key_value().map(|((time, _), _)| *time);
+            schedule.looks_at
+        });
+        match next {
             Some(next) => thread::park_timeout(next.saturating_duration_since(Instant::now())),
             None => thread::park(),
         }

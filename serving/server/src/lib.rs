@@ -20,7 +20,7 @@ mod process;
 mod service;
 
 pub use access::{Client, Tls, TlsError, TokenError, Tokens};
-pub use guard::{HostError, Hosts};
+pub use guard::{HostError, Hosts, Met, Pace};
 pub use hydrozoa_models::{
     Defaults, LoadError, ModelImports, Server, Watch, is_model_folder, remove_left_folders,
 };

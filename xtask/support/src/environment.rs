@@ -83,6 +83,12 @@ impl Environment {
         self.with("workloads", lock::of(self.python.minor).workloads)
     }
 
+    /// An environment with frameworks for the web, and without torch.
+    pub fn with_web(python: Python) -> Result<Self> {
+        let lock = lock::of(python.minor).web;
+        Self::installed("web", python, lock.context("the frameworks are locked where torch is")?)
+    }
+
     /// An environment with the clients of the server as well. Hydrozoa's interpreters never use it.
     pub fn with_clients(&self) -> Result<Self> {
         self.with("clients", lock::of(self.python.minor).clients)

@@ -29,6 +29,9 @@ const WORKLOADS: [&str; 2] = ["pandas", "tokenizers"];
 /// The clients of others that the tests of the server run.
 const CLIENTS: [&str; 2] = ["tritonclient", "geventhttpclient"];
 
+/// The frameworks that the tests of `hydrozoa run` serve, and what those ask for that use more than them.
+const WEB: [&str; 5] = ["flask", "django", "fastapi", "python-multipart", "websockets"];
+
 /// The one version of CPython on which serving systems are compared: the newest that all of them have.
 pub const SERVING: u8 = 11;
 
@@ -62,6 +65,8 @@ pub struct Lock {
     pub workloads: Option<&'static str>,
     /// The same for the clients of the server.
     pub clients: Option<&'static str>,
+    /// The frameworks for the web, with all that they depend on.
+    pub web: Option<&'static str>,
 }
 
 /// The lock files of CPython 3.`minor`, one of [`MINORS`].
@@ -73,6 +78,7 @@ pub fn of(minor: u8) -> Lock {
                 models: Some(include_str!(concat!("../../locks/models-", $version, ".txt"))),
                 workloads: Some(include_str!(concat!("../../locks/workloads-", $version, ".txt"))),
                 clients: Some(include_str!(concat!("../../locks/clients-", $version, ".txt"))),
+                web: Some(include_str!(concat!("../../locks/web-", $version, ".txt"))),
             }
         };
     }
@@ -87,6 +93,7 @@ pub fn of(minor: u8) -> Lock {
             models: None,
             workloads: None,
             clients: None,
+            web: None,
         },
         _ => unreachable!("MINORS lists the versions that have a lock file"),
     }
@@ -151,6 +158,9 @@ pub struct Arguments {
     /// Only those of the serving systems that `cargo xtask lab serve` compares
     #[arg(long, conflicts_with = "python")]
     servers: bool,
+    /// Only those of the frameworks that the tests of `hydrozoa run` serve
+    #[arg(long, conflicts_with = "servers")]
+    web: bool,
 }
 
 /// Rewrites `xtask/locks`.
@@ -160,7 +170,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let all = || MINORS.map(Wanted::Minor).to_vec();
     let wanted = arguments.python.clone().map_or_else(all, |one| vec![one]);
-    wanted.iter().try_for_each(|python| rewrite(&python::find(Some(python))?))
+    let all = wanted.iter().map(|python| python::find(Some(python)));
+    if arguments.web {
+        // torch's last release has none, and the tests run on its versions.
+        let with_torch =
+            |python: &Result<Python>| python.as_ref().is_ok_and(|it| it.minor >= NO_TORCH);
+        return all
+            .filter(|python| !with_torch(python))
+            .try_for_each(|python| rewrite_web(&python?));
+    }
+    all.map(|python| rewrite(&python?)).collect()
 }
 
 fn rewrite(python: &Python) -> Result<()> {
@@ -185,7 +204,13 @@ fn rewrite(python: &Python) -> Result<()> {
             .collect();
         write(minor, &format!("{kind}-cp3{minor}.txt"), &added, wanted)?;
     }
+    rewrite_web(python)?;
     if minor == SERVING { rewrite_servers(python) } else { Ok(()) }
+}
+
+fn rewrite_web(python: &Python) -> Result<()> {
+    let lines = resolve(python, &WEB.map(str::to_owned))?;
+    write(python.minor, &format!("web-cp3{}.txt", python.minor), &lines, &WEB)
 }
 
 fn rewrite_servers(python: &Python) -> Result<()> {
@@ -290,9 +315,22 @@ mod tests {
     }
 
     #[test]
+    fn the_frameworks_for_the_web_are_pinned_and_hashed() {
+        for text in MINORS.into_iter().filter_map(|minor| of(minor).web) {
+            for wanted in WEB {
+                assert!(text.contains(&format!("\n{wanted}==")), "{wanted}");
+            }
+            for line in text.lines().skip(1) {
+                let (pin, hash) = line.split_once(" --hash=sha256:").expect(line);
+                assert!(pin.contains("==") && hash.len() == 64, "{line}");
+            }
+        }
+    }
+
+    #[test]
     fn further_packages_are_hashed_and_leave_the_pinned_ones_alone() {
         let locks = MINORS.into_iter().flat_map(|minor| {
-            let Lock { text, models, workloads, clients } = of(minor);
+            let Lock { text, models, workloads, clients, .. } = of(minor);
             let all = [(models, &MODELS[..]), (workloads, &WORKLOADS[..]), (clients, &CLIENTS[..])];
             all.map(|(own, wanted)| (minor, text, own, wanted))
         });

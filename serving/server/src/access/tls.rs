@@ -113,6 +113,15 @@ impl Tls {
         Ok(Self { certificates, key: key_text, clients, http })
     }
 
+    /// The same, and clients may choose HTTP/2.
+    #[must_use]
+    pub fn with_http2(mut self) -> Self {
+        let mut config = ServerConfig::clone(self.http.config());
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        self.http = TlsAcceptor::from(Arc::new(config));
+        self
+    }
+
     /// For HTTP.
     pub(crate) fn http(&self) -> &TlsAcceptor {
         &self.http

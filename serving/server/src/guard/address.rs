@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// The connection of a request.
-#[derive(Clone)]
-pub(crate) struct Met {
+#[derive(Clone, Debug)]
+pub struct Met {
     /// The address that the connection was accepted on; `None` for a socket in the file system.
     pub(crate) local: Option<SocketAddr>,
     /// The other end, for the log.
@@ -16,6 +16,23 @@ pub(crate) struct Met {
     pub(crate) listens: Arc<Listens>,
     /// Whether it took one of the places reserved for questions about health.
     pub(crate) is_reserved: bool,
+}
+
+impl Met {
+    /// The address that it was accepted on; `None` for a socket in the file system.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// The other end; `None` for a socket in the file system.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Whether all other places are taken, so that it may only hear that it should come later.
+    pub fn is_reserved(&self) -> bool {
+        self.is_reserved
+    }
 }
 
 /// The client that a connection from this address counts for. The 2^64 addresses of an IPv6 host are one client.

@@ -9,11 +9,11 @@ mod origin;
 mod pace;
 mod watched_stream;
 
-pub(crate) use address::Met;
+pub use address::Met;
 pub(crate) use budget::{Account, Budget, Charge, Exhausted, default_bytes};
 pub(crate) use connections::{ConnectionSlot, Connections, Exchange, OpenConnection};
 pub(crate) use hosts::{Authority, Listens};
 pub use hosts::{HostError, Hosts};
 pub(crate) use origin::foreign;
-pub(crate) use pace::Pace;
+pub use pace::Pace;
 pub(crate) use watched_stream::{StreamWatch, Watched};

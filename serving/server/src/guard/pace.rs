@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// Counts the bytes of a body against the time spent waiting for it. Time in which the server does not read is not counted.
-pub(crate) struct Pace {
+#[derive(Debug)]
+pub struct Pace {
     rate: usize,
     patience: Duration,
     waited: Duration,
@@ -12,17 +13,17 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// In each `patience` of waiting, bytes must arrive at `rate` a second or faster.
-    pub(crate) fn new(rate: usize, patience: Duration) -> Self {
+    pub fn new(rate: usize, patience: Duration) -> Self {
         Self { rate, patience, waited: Duration::ZERO, bytes: 0 }
     }
 
     /// How long to wait at most before the next call of [`Pace::waited`].
-    pub(crate) fn left(&self) -> Duration {
+    pub fn left(&self) -> Duration {
         self.patience.saturating_sub(self.waited)
     }
 
     /// Notes a wait and the bytes that came in it. False if the body is too slow.
-    pub(crate) fn waited(&mut self, time: Duration, bytes: usize) -> bool {
+    pub fn waited(&mut self, time: Duration, bytes: usize) -> bool {
         self.waited += time;
         self.bytes = self.bytes.saturating_add(bytes);
         if self.waited < self.patience {

@@ -36,25 +36,26 @@ fn check(front: &Front, request: &Request) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Headers that say where a request's parts end are there once at most, and simple. A proxy before the server might take another
-/// one of two.
 fn framing(request: &Request) -> Result<(), Problem> {
+    ambiguity(request, &[HEADER_LENGTH]).map_or(Ok(()), |words| Err(Problem::bad(words)))
+}
+
+/// Why a request may be understood in two ways. Headers that say where a request's parts end are there once at most, and simple:
+/// a proxy before the server might take another one of two. `further` are such headers beside those of HTTP.
+pub fn ambiguity<B>(request: &axum::http::Request<B>, further: &[HeaderName]) -> Option<String> {
     if let Some(Ambiguous(words)) = request.extensions().get() {
-        return Err(Problem::bad(*words));
+        return Some((*words).to_owned());
     }
     let headers = request.headers();
-    let once = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, HEADER_LENGTH];
+    let once = [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
     let is_twice = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
-    if let Some(name) = once.iter().find(is_twice) {
-        return Err(Problem::bad(format!("the request has more than one header `{name}`")));
+    if let Some(name) = once.iter().chain(further).find(is_twice) {
+        return Some(format!("the request has more than one header `{name}`"));
     }
-    match headers.get(header::TRANSFER_ENCODING) {
-        Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
-            let words = "the only Transfer-Encoding that the server knows is `chunked`, by itself";
-            Err(Problem::bad(words))
-        }
-        _ => Ok(()),
-    }
+    let coding = headers.get(header::TRANSFER_ENCODING)?;
+    (!coding.as_bytes().eq_ignore_ascii_case(b"chunked")).then(|| {
+        "the only Transfer-Encoding that the server knows is `chunked`, by itself".to_owned()
+    })
 }
 
 /// The host that a request is for (RFC 9112, 3.2): that of its target if it has one, else that of `Host`.

@@ -19,7 +19,8 @@ mod repository;
 mod request;
 mod routes;
 
-pub use connection::{Address, Listener, Threads, serve};
+pub use connection::{Address, Listener, Respond, Threads, serve};
+pub use guard::ambiguity;
 pub use routes::{metrics_router, router};
 
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub struct Limits {
     pub body_patience: Duration,
     /// How long a client may leave its response unread.
     pub write_timeout: Duration,
+    /// Whether clients may speak HTTP/2, which they begin with, or agree on by TLS ([`Tls::with_http2`](crate::Tls::with_http2)).
+    pub http2: bool,
 }
 
 impl Default for Limits {
@@ -63,6 +66,7 @@ impl Default for Limits {
             min_body_rate: 1024,
             body_patience: Duration::from_secs(10),
             write_timeout: Duration::from_secs(60),
+            http2: false,
         }
     }
 }

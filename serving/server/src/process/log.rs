@@ -59,6 +59,15 @@ impl Log {
         Self::start(io::stderr().as_fd().try_clone_to_owned()?.into())
     }
 
+    /// The same on standard output.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, for the descriptor or the thread.
+    pub fn to_standard_output() -> io::Result<Self> {
+        Self::start(io::stdout().as_fd().try_clone_to_owned()?.into())
+    }
+
     /// A log at the end of a file, which is created if it does not exist.
     ///
     /// # Errors

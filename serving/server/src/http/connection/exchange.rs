@@ -1,11 +1,11 @@
-//! Requests and responses of a connection on their way between hyper and the router. Each request carries its connection's data,
+//! Requests and responses of a connection on their way between hyper and what answers them. Each request carries its connection's data,
 //! and the connection's place learns when a request is whole and when it is answered.
 
 use super::heads::{Framing, Seen};
 use crate::guard::{Exchange, Met, OpenConnection};
-use axum::Router;
 use axum::body::Body;
 use axum::http::header;
+use axum::{BoxError, Router};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -18,31 +18,57 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tonic::codegen::Service as _;
 
-/// A router that serves one connection.
-pub(crate) struct Served {
-    router: Router,
+/// A service that answers requests: a router, or a program's own.
+pub trait Respond: Clone + Send + Sync + 'static {
+    /// A response's body.
+    type Body: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Unpin + Send + 'static;
+
+    /// Answers a request. Its extensions have the connection's [`Met`], and hyper's upgrade if the client asks for one.
+    fn respond(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
+}
+
+impl Respond for Router {
+    type Body = Body;
+
+    fn respond(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Response<Body>> + Send + 'static {
+        // A router is always ready.
+        let answer = self.clone().call(request);
+        async move { answer.await.unwrap_or_else(|never| match never {}) }
+    }
+}
+
+/// A service on one connection.
+pub(crate) struct Served<S> {
+    service: S,
     met: Met,
     connected: Arc<OpenConnection>,
-    seen: Arc<Mutex<Seen>>,
+    /// The requests' heads as they were seen; HTTP/2 has none that could be understood in two ways.
+    seen: Option<Arc<Mutex<Seen>>>,
 }
 
 /// The fault in a request's head that hyper accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Ambiguous(pub(crate) &'static str);
 
-impl Served {
+impl<S> Served<S> {
     pub(crate) fn new(
-        router: Router,
+        service: S,
         met: Met,
         connected: &Arc<OpenConnection>,
-        seen: Arc<Mutex<Seen>>,
+        seen: Option<Arc<Mutex<Seen>>>,
     ) -> Self {
-        Self { router, met, connected: Arc::clone(connected), seen }
+        Self { service, met, connected: Arc::clone(connected), seen }
     }
 }
 
-impl Service<Request<Incoming>> for Served {
-    type Response = Response<Tracked<Body>>;
+impl<S: Respond> Service<Request<Incoming>> for Served<S> {
+    type Response = Response<Tracked<S::Body>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -53,10 +79,10 @@ impl Service<Request<Incoming>> for Served {
             true => Framing::Chunked,
             false => Framing::Length(http_body::Body::size_hint(request.body()).lower()),
         };
-        let wrong = self.seen.lock().take(framing);
+        let wrong = self.seen.as_ref().and_then(|seen| seen.lock().take(framing));
         let mut request = request.map(|body| {
-            let (exchange, seen) = (Arc::clone(&exchange), Some(Arc::clone(&self.seen)));
-            let body = Tracked { body, exchange, request: seen };
+            let (exchange, seen) = (Arc::clone(&exchange), self.seen.clone());
+            let body = Tracked { body, exchange, is_request: true, seen };
             body.look();
             Body::new(body)
         });
@@ -64,11 +90,10 @@ impl Service<Request<Incoming>> for Served {
         if let Some(wrong) = wrong {
             request.extensions_mut().insert(Ambiguous(wrong));
         }
-        // A router is always ready.
-        let answer = self.router.clone().call(request);
+        let answer = self.service.respond(request);
         Box::pin(async move {
-            let response = answer.await?;
-            Ok(response.map(|body| Tracked { body, exchange, request: None }))
+            let response = answer.await;
+            Ok(response.map(|body| Tracked { body, exchange, is_request: false, seen: None }))
         })
     }
 }
@@ -77,8 +102,9 @@ impl Service<Request<Incoming>> for Served {
 pub(crate) struct Tracked<B> {
     body: B,
     exchange: Arc<Exchange>,
+    is_request: bool,
     /// For a request's body, the connection's requests seen so far.
-    request: Option<Arc<Mutex<Seen>>>,
+    seen: Option<Arc<Mutex<Seen>>>,
 }
 
 impl<B: http_body::Body> Tracked<B> {
@@ -90,8 +116,10 @@ impl<B: http_body::Body> Tracked<B> {
     }
 
     fn end(&self) {
-        if let Some(seen) = &self.request {
+        if self.is_request {
             self.exchange.is_whole();
+        }
+        if let Some(seen) = &self.seen {
             seen.lock().end();
         }
     }

@@ -137,6 +137,10 @@ impl Seen {
         if head.has_bare_ends {
             return Some("the request has a line that ends in LF alone, without CR");
         }
+        if matches!(framing, Framing::Chunked) && head.lengths > 0 {
+            // hyper takes the length away (RFC 9112, 6.1 and 6.3).
+            return Some("the request has both `transfer-encoding` and `content-length`");
+        }
         (head.lengths > 1).then_some("the request has more than one header `content-length`")
     }
 

@@ -5,6 +5,7 @@ use crate::guard::Listens;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -38,7 +39,8 @@ pub struct Listener {
 #[derive(Debug)]
 enum Kind {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    /// With the path that is removed when it is dropped.
+    Unix(UnixListener, Option<PathBuf>),
 }
 
 /// A connection that no runtime has yet.
@@ -69,10 +71,40 @@ impl Listener {
                 if is_abandoned(path).await {
                     std::fs::remove_file(path)?;
                 }
-                let bound = Kind::Unix(UnixListener::bind(path)?, path.clone());
+                let bound = Kind::Unix(UnixListener::bind(path)?, Some(path.clone()));
                 Ok(Self { kind: bound, tls: None })
             }
         }
+    }
+
+    /// A socket that the process was started with, by the number of its descriptor. It listens already.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, if it is not the descriptor of such a socket.
+    pub fn inherited(descriptor: i32) -> io::Result<Self> {
+        // SAFETY: fcntl(2) makes another descriptor of the same file, and fails for one that is not open.
+        let own = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
+        if own < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made just now, and nobody else knows it.
+        let own = unsafe { OwnedFd::from_raw_fd(own) };
+        let socket = std::net::TcpListener::from(own);
+        // The standard library takes addresses of IP alone for one.
+        let kind = match socket.local_addr() {
+            Ok(_) => {
+                socket.set_nonblocking(true)?;
+                Kind::Tcp(TcpListener::from_std(socket)?)
+            }
+            Err(_) => {
+                let socket = std::os::unix::net::UnixListener::from(OwnedFd::from(socket));
+                socket.local_addr()?;
+                socket.set_nonblocking(true)?;
+                Kind::Unix(UnixListener::from_std(socket)?, None)
+            }
+        };
+        Ok(Self { kind, tls: None })
     }
 
     /// The same socket, whose connections have TLS.
@@ -80,6 +112,19 @@ impl Listener {
     pub fn with_tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
+    }
+
+    /// Whether its connections have TLS.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The path of a socket in the file system that it has bound.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.kind {
+            Kind::Unix(_, path) => path.as_deref(),
+            Kind::Tcp(_) => None,
+        }
     }
 
     pub(crate) fn tls(&self) -> Option<&Tls> {
@@ -135,7 +180,7 @@ impl Accepted {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Kind::Unix(_, path) = &self.kind {
+        if let Kind::Unix(_, Some(path)) = &self.kind {
             // Another process may have removed it.
             drop(std::fs::remove_file(path));
         }

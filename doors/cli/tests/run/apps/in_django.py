@@ -1,0 +1,44 @@
+"""An application of Django in one file."""
+
+import django
+from django.conf import settings
+
+settings.configure(
+    ALLOWED_HOSTS=["localhost"],
+    ROOT_URLCONF=__name__,
+    SECRET_KEY="of the tests",
+    MIDDLEWARE=["django.middleware.common.CommonMiddleware"],
+)
+django.setup()
+
+from django.core.asgi import get_asgi_application  # noqa: E402
+from django.core.wsgi import get_wsgi_application  # noqa: E402
+from django.http import HttpResponse, StreamingHttpResponse  # noqa: E402
+from django.urls import path  # noqa: E402
+
+
+def hello(request):
+    return HttpResponse(f"hello {request.GET['q']}")
+
+
+def upload(request):
+    file = request.FILES["file"]
+    return HttpResponse(f"{file.name} {len(file.read())}")
+
+
+def stream(request):
+    return StreamingHttpResponse(f"{number}," for number in range(3))
+
+
+def raising(request):
+    raise LookupError("raised on purpose")
+
+
+urlpatterns = [
+    path("hello/", hello),
+    path("upload/", upload),
+    path("stream/", stream),
+    path("raise/", raising),
+]
+application = get_wsgi_application()
+asynchronous = get_asgi_application()

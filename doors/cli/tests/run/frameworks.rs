@@ -1,0 +1,73 @@
+//! The frameworks that most applications are written with, of the environment that HYDROZOA_TEST_WEB names.
+
+use crate::client::{Client, get};
+use crate::process::Server;
+use tokio_tungstenite::tungstenite::Message;
+
+fn served(application: &str) -> Server {
+    let venv = std::env::var("HYDROZOA_TEST_WEB").expect(
+        "HYDROZOA_TEST_WEB is a virtual environment with Flask, Django and FastAPI: `cargo xtask test` makes it",
+    );
+    Server::start(application, &["--workers", "2", "--venv", &venv])
+}
+
+/// A form with a file in it.
+fn form(client: &mut Client, target: &str) -> crate::client::Answer {
+    let body = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\
+                Content-Type: text/plain\r\n\r\nabc\r\n--b--\r\n";
+    let head = format!(
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    client.ask(format!("{head}{body}").as_bytes())
+}
+
+#[test]
+fn flask_is_served() {
+    let server = served("in_flask:app");
+    let mut client = Client::new(server.address());
+    assert_eq!(client.get("/hello/caf%C3%A9?q=1").text(), "hello caf\u{e9} 1");
+    assert_eq!(form(&mut client, "/upload").text(), "a.txt 3");
+    assert_eq!(client.get("/stream").text(), "0,1,2,");
+    assert_eq!(client.get("/nothing").status, 404);
+    assert_eq!(client.get("/raise").status, 500);
+    assert!(client.get("/cookie").header("set-cookie").unwrap().starts_with("session="));
+}
+
+#[test]
+fn django_is_served_by_both_interfaces() {
+    for application in ["in_django:application", "in_django:asynchronous"] {
+        let server = served(application);
+        let mut client = Client::new(server.address());
+        let get = |client: &mut Client, target: &str| {
+            client.ask(format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes())
+        };
+        assert_eq!(get(&mut client, "/hello/?q=1").text(), "hello 1");
+        assert_eq!(form(&mut client, "/upload/").text(), "a.txt 3");
+        assert_eq!(get(&mut client, "/stream/").text(), "0,1,2,");
+        assert_eq!(get(&mut client, "/nothing/").status, 404);
+        assert_eq!(get(&mut client, "/raise/").status, 500);
+    }
+}
+
+#[test]
+fn fastapi_and_starlette_are_served() {
+    let server = served("in_fastapi:app");
+    let address = server.address();
+    let mut client = Client::new(address);
+    assert_eq!(client.get("/hello/5?q=a").text(), r#"{"number":5,"q":"a","state":"started"}"#);
+    assert_eq!(client.get("/hello/x").status, 422);
+    assert_eq!(form(&mut client, "/upload").text(), r#"{"name":"a.txt","size":3}"#);
+    assert_eq!(client.get("/stream").text(), "0,1,2,");
+    assert_eq!(client.get("/thread").text(), "\"from a thread\"");
+    assert_eq!(client.get("/raise").status, 500);
+    assert!(client.get("/openapi.json").text().contains("\"openapi\""));
+    assert_eq!(get(address, "/background").text(), "\"later\"");
+    server.output.wait_for("in the background", 1);
+    let mut socket = crate::websockets::connect(address, "/socket").unwrap();
+    socket.send(Message::text("a")).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::text(r#"{"heard":"a"}"#));
+    socket.close(None).unwrap();
+    while socket.read().is_ok() {}
+    assert!(server.end().1.contains("the lifespan has ended"));
+}

@@ -1,0 +1,14 @@
+//! `hydrozoa run` as a process: what applications get and clients see, whatever either does.
+
+mod asgi;
+mod client;
+mod clients;
+mod frameworks;
+mod life;
+mod messages;
+mod network;
+mod process;
+mod rules;
+mod smuggling;
+mod websockets;
+mod wsgi;

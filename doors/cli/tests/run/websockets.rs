@@ -1,0 +1,155 @@
+//! WebSockets of applications of ASGI.
+
+use crate::client::{Client, get};
+use crate::process::{PATIENCE, Server};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::handshake::client::Response;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio_tungstenite::tungstenite::{Error, Message, WebSocket};
+
+type Socket = WebSocket<TcpStream>;
+
+fn with_protocols(
+    address: SocketAddr,
+    target: &str,
+    protocols: &str,
+) -> Result<(Socket, Response), Box<Error>> {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut request = format!("ws://{address}{target}").into_client_request().unwrap();
+    if !protocols.is_empty() {
+        request.headers_mut().insert("sec-websocket-protocol", protocols.parse().unwrap());
+    }
+    tokio_tungstenite::tungstenite::client(request, stream).map_err(|error| match error {
+        tokio_tungstenite::tungstenite::HandshakeError::Failure(error) => Box::new(error),
+        other => panic!("{other}"),
+    })
+}
+
+pub fn connect(address: SocketAddr, target: &str) -> Result<Socket, Box<Error>> {
+    with_protocols(address, target, "").map(|(socket, _)| socket)
+}
+
+/// The code and the reason that a socket ends with.
+fn end(mut socket: Socket) -> (u16, String) {
+    loop {
+        match socket.read() {
+            Ok(Message::Close(Some(frame))) => {
+                return (frame.code.into(), frame.reason.to_string());
+            }
+            Ok(Message::Close(None)) => return (1005, String::new()),
+            Ok(_) => {}
+            Err(error) => panic!("it ends without a close: {error}"),
+        }
+    }
+}
+
+#[test]
+fn messages_go_both_ways() {
+    let server = Server::start("coroutines", &["--workers", "1"]);
+    let (mut socket, response) = with_protocols(server.address(), "/echo", "one, two").unwrap();
+    assert_eq!(response.headers()["sec-websocket-protocol"], "two");
+    assert_eq!(response.headers()["x-a"], "b");
+    for message in [
+        Message::text("caf\u{e9}"),
+        Message::text(""),
+        Message::binary(vec![0, 255]),
+        Message::binary(vec![7; 3_000_000]),
+    ] {
+        socket.send(message.clone()).unwrap();
+        assert_eq!(socket.read().unwrap(), message);
+    }
+    socket.send(Message::Ping("ping".into())).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::Pong("ping".into()));
+    // A message in two frames, with a ping between them.
+    let first = Frame::message("one ", OpCode::Data(Data::Text), false);
+    let last = Frame::message("two", OpCode::Data(Data::Continue), true);
+    socket.send(Message::Frame(first)).unwrap();
+    socket.send(Message::Ping("".into())).unwrap();
+    socket.send(Message::Frame(last)).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::Pong("".into()));
+    assert_eq!(socket.read().unwrap(), Message::text("one two"));
+    let frame = CloseFrame { code: 4002.into(), reason: "bye".into() };
+    socket.close(Some(frame)).unwrap();
+    assert_eq!(end(socket), (4002, "bye".to_owned()));
+    let scope = connect(server.address(), "/scope").unwrap().read().unwrap();
+    let expected = "ws ['asgi', 'client', 'extensions', 'headers', 'http_version', 'path', 'query_string', 'raw_path', \
+                    'root_path', 'scheme', 'server', 'state', 'subprotocols', 'type']";
+    assert_eq!(scope, Message::text(expected));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let seen = get(server.address(), "/seen");
+        // The second client has gone without a word.
+        if seen.text().contains("4002 bye") && seen.text().contains("1006 ") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{}", seen.text());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (log, _) = server.end();
+    assert!(!log.contains("ERROR"), "{log}");
+}
+
+#[test]
+fn an_application_rejects_closes_and_fails() {
+    let server = Server::start("coroutines", &["--workers", "1"]);
+    let address = server.address();
+    for (target, status) in [("/reject", 403), ("/raise-early", 500)] {
+        match *connect(address, target).map(drop).unwrap_err() {
+            Error::Http(response) => assert_eq!(response.status(), status, "{target}"),
+            other => panic!("{target}: {other}"),
+        }
+    }
+    for (target, code, reason) in
+        [("/close", 4001, "enough"), ("/raise", 1011, ""), ("/return", 1000, "")]
+    {
+        let socket = connect(address, target).unwrap();
+        assert_eq!(end(socket), (code, reason.to_owned()), "{target}");
+    }
+    server.log.wait_for("LookupError: raised in a socket", 1);
+    let mut client = Client::new(address);
+    let wrong =
+        "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    assert_eq!(client.ask(wrong.as_bytes()).status, 426);
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_no_memory_and_wrong_frames_end_a_socket() {
+    let server = Server::start("coroutines", &["--workers", "1"]);
+    let address = server.address();
+    let before = server.peak();
+    let flooded = connect(address, "/flood").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let more = server.peak().saturating_sub(before);
+    assert!(more < 24 << 20, "{more} bytes more than before");
+    drop(flooded);
+    let mut socket = connect(address, "/echo").unwrap();
+    // A text that is not UTF-8.
+    let wrong = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
+    socket.send(Message::Frame(wrong)).unwrap();
+    assert_eq!(end(socket).0, 1007);
+}
+
+#[test]
+fn the_end_and_a_reload_close_sockets_so_that_clients_come_again() {
+    let server = Server::start("coroutines", &["--workers", "1"]);
+    let socket = connect(server.address(), "/echo").unwrap();
+    server.signal("HUP");
+    assert_eq!(end(socket).0, 1012);
+    server.log.wait_for("worker 1 is replaced", 1);
+    let mut socket = connect(server.address(), "/echo").unwrap();
+    socket.send(Message::text("again")).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::text("again"));
+    server.signal("TERM");
+    assert_eq!(end(socket).0, 1012);
+    let (log, _) = {
+        let mut server = server;
+        server.wait();
+        (server.log.text(), ())
+    };
+    assert!(!log.contains("ERROR"), "{log}");
+}

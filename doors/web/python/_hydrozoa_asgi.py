@@ -1,0 +1,250 @@
+"""The side of ASGI 3 that lies in a worker, on its event loop.
+
+The host's functions: `receive` gives bytes of the request's body, or an awaitable of them; `reply` begins the response, and `send`
+goes on with it: that gives None, an awaitable that waits until the client has read, or True if it has gone. `left` gives an awaitable
+of the client's end.
+"""
+
+import asyncio
+
+_VERSIONS = {"version": "3.0", "spec_version": "2.3"}
+_DISCONNECT = {"type": "http.disconnect"}
+
+
+def _exchanges(receive_body, reply, send_body, left):
+    """The class of requests with their responses."""
+
+    class Exchange:
+        __slots__ = ("body", "fields", "is_over", "is_read", "number", "status")
+
+        def __init__(self, number, body):
+            self.number = number
+            # The whole body, or None where it comes in pieces.
+            self.body = body
+            self.is_read = False
+            # The head, until the first piece of the body is sent with it.
+            self.status = self.fields = None
+            self.is_over = False
+
+        async def receive(self):
+            if self.is_read:
+                if not self.is_over:
+                    await left(self.number)
+                return _DISCONNECT
+            if self.body is not None:
+                body, self.body, self.is_read = self.body, b"", True
+                return {"type": "http.request", "body": body, "more_body": False}
+            body = receive_body(self.number)
+            if type(body) is not bytes:
+                body = await body
+            if body is None:
+                self.is_read = True
+                return _DISCONNECT
+            self.is_read = not body
+            return {"type": "http.request", "body": body, "more_body": not self.is_read}
+
+        async def send(self, message):
+            kind = message["type"]
+            if kind == "http.response.body":
+                if self.is_over:
+                    raise RuntimeError("the response's body has ended already")
+                body, more = message.get("body", b""), message.get("more_body", False)
+                if self.fields is not None:
+                    fields, self.fields = self.fields, None
+                    waits = reply(self.number, self.status, b"\n".join(fields), len(fields), bytes(body), more)
+                elif self.status is None:
+                    raise RuntimeError("http.response.body was sent before http.response.start")
+                else:
+                    waits = send_body(self.number, bytes(body), more)
+                self.is_over = not more
+                if waits is True:
+                    # The client has gone. The application hears it only if its other tasks go on.
+                    await asyncio.sleep(0)
+                elif waits is not None:
+                    await waits
+            elif kind == "http.response.start":
+                if self.status is not None:
+                    raise RuntimeError("http.response.start was sent twice")
+                self.fields = [part for name, value in message.get("headers", ()) for part in (bytes(name), bytes(value))]
+                self.status = message["status"]
+            else:
+                raise RuntimeError(f"a response has no message of the type {kind!r}")
+
+    return Exchange
+
+
+def _sockets(take, accept, deliver):
+    """The class of WebSockets."""
+
+    class Socket:
+        """A WebSocket. The host's functions: `take` gives a message or the client's end, `accept` decides, `deliver` sends."""
+
+        __slots__ = ("is_accepted", "is_closed", "is_connected", "number")
+
+        def __init__(self, number):
+            self.number = number
+            self.is_connected = self.is_accepted = self.is_closed = False
+
+        async def receive(self):
+            if not self.is_connected:
+                self.is_connected = True
+                return {"type": "websocket.connect"}
+            event = take(self.number)
+            if not isinstance(event, (str, bytes, tuple)):
+                event = await event
+            if isinstance(event, str):
+                return {"type": "websocket.receive", "text": event}
+            if isinstance(event, bytes):
+                return {"type": "websocket.receive", "bytes": event}
+            self.is_closed = True
+            return {"type": "websocket.disconnect", "code": event[0], "reason": event[1]}
+
+        async def send(self, message):
+            kind = message["type"]
+            waits = None
+            if kind == "websocket.send":
+                if not self.is_accepted:
+                    raise RuntimeError("websocket.send was sent before websocket.accept")
+                data = message.get("bytes")
+                waits = deliver(self.number, message["text"] if data is None else bytes(data), None)
+            elif kind == "websocket.accept":
+                if self.is_accepted or self.is_closed:
+                    raise RuntimeError("websocket.accept was sent behind another decision")
+                fields = [bytes(part) for pair in message.get("headers") or () for part in pair]
+                if (chosen := message.get("subprotocol")) is not None:
+                    fields += [b"sec-websocket-protocol", chosen.encode("latin-1")]
+                accept(self.number, b"\n".join(fields), len(fields))
+                self.is_accepted = True
+            elif kind == "websocket.close":
+                if self.is_accepted:
+                    waits = deliver(self.number, message.get("reason") or "", message.get("code", 1000))
+                else:
+                    accept(self.number, None, 0)
+                self.is_closed = True
+            else:
+                raise RuntimeError(f"a WebSocket has no message of the type {kind!r}")
+            if waits is True:
+                await asyncio.sleep(0)
+            elif waits is not None:
+                await waits
+
+    return Socket
+
+
+def handler(application, root_path, state, receive_body, reply, send_body, left, failed, of_sockets):
+    """The function that makes the coroutine which answers a request."""
+    Exchange = _exchanges(receive_body, reply, send_body, left)
+    Socket = _sockets(*of_sockets)
+
+    async def answer(number, version, method, scheme, path, raw_path, query, fields, client, server, body):
+        fields = fields.split(b"\n")
+        exchange = Exchange(number, body)
+        scope = {
+            "type": "http",
+            "asgi": _VERSIONS,
+            "http_version": version,
+            "method": method,
+            "scheme": scheme,
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": root_path,
+            "headers": list(zip(fields[::2], fields[1::2])),
+            "client": _address(client),
+            "server": _address(server),
+            "state": state.copy(),
+            "extensions": {},
+        }
+        if not method:
+            # A WebSocket.
+            del scope["method"]
+            scope["type"] = "websocket"
+            scope["scheme"] = "wss" if scheme == "https" else "ws"
+            offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
+            scope["subprotocols"] = [name.strip() for name in b",".join(offered).decode("latin-1").split(",") if name.strip()]
+            socket = Socket(number)
+            return await application(scope, socket.receive, socket.send)
+        await application(scope, exchange.receive, exchange.send)
+        if exchange.status is None:
+            raise RuntimeError("the application has returned without a response")
+        if not exchange.is_over:
+            raise RuntimeError("the application has returned before the end of its response")
+
+    async def handle(number, *values):
+        try:
+            await answer(number, *values)
+        except asyncio.CancelledError:
+            # The interpreter ends.
+            raise
+        except BaseException as error:
+            import traceback
+
+            failed(number, values[3], "".join(traceback.format_exception(error)))
+
+    return handle
+
+
+def _address(text):
+    """`HOST PORT`, or the path of a socket in the file system."""
+    if not text:
+        return None
+    host, _, port = text.rpartition(" ")
+    return (host, int(port)) if host else (text, None)
+
+
+async def beat():
+    """Shows that the loop goes on."""
+
+
+class Lifespan:
+    """The application's start and end."""
+
+    def __init__(self, application, mode):
+        self._application = application
+        self._mode = mode
+        self.state = {}
+        self._task = None
+        self._is_started = False
+
+    async def start(self):
+        """Raises what the application's start has raised."""
+        if self._mode == "off":
+            return
+        self._events = asyncio.Queue()
+        self._answer = asyncio.get_running_loop().create_future()
+        self._task = asyncio.ensure_future(self._run())
+        # asyncio reports exceptions that nobody has taken.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await self._ask("startup")
+
+    async def end(self):
+        if self._is_started and not self._task.done():
+            self._answer = asyncio.get_running_loop().create_future()
+            await self._ask("shutdown")
+
+    async def _ask(self, kind):
+        self._events.put_nowait({"type": f"lifespan.{kind}"})
+        await asyncio.wait({self._task, self._answer}, return_when=asyncio.FIRST_COMPLETED)
+        if self._answer.done():
+            if (text := self._answer.result()) is not None:
+                raise RuntimeError(f"lifespan.{kind}.failed: {text}" if text else f"lifespan.{kind}.failed")
+            self._is_started = True
+        elif kind == "startup" and self._mode == "on" and self._task.exception() is None:
+            raise RuntimeError("the application has ended its lifespan before it had started (--lifespan on)")
+        elif (error := self._task.exception()) is not None and (kind == "shutdown" or self._mode == "on"):
+            raise error
+
+    async def _run(self):
+        scope = {"type": "lifespan", "asgi": _VERSIONS, "state": self.state}
+        await self._application(scope, self._events.get, self._send)
+
+    async def _send(self, message):
+        kind = message["type"]
+        if kind.endswith(".complete"):
+            text = None
+        elif kind.endswith(".failed"):
+            text = message.get("message", "")
+        else:
+            raise RuntimeError(f"a lifespan has no message of the type {kind!r}")
+        if not self._answer.done():
+            self._answer.set_result(text)

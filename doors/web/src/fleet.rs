@@ -1,0 +1,340 @@
+//! The workers of a server, and their replacement while they serve.
+
+use crate::asgi;
+use crate::error::{Error, trace};
+use crate::exchange::Exchange;
+use crate::queue::Queue;
+use crate::request::{Asked, ListenerPlace};
+use crate::settings::Interface;
+use crate::worker::{Context, Worker};
+use crate::wsgi::{self, Job};
+use bytes::Bytes;
+use hydrozoa::{Interpreter, Pool};
+use hyper::StatusCode;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A command for the thread that replaces workers.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// The worker of this interpreter has served its requests.
+    Served { interpreter: String },
+    /// A call into this interpreter goes on although it was interrupted.
+    Stuck { interpreter: String },
+    /// This interpreter has crashed.
+    Crashed { interpreter: String, report: String },
+    /// All workers are replaced, one after the other.
+    Reload,
+    /// The server ends.
+    End,
+}
+
+/// The workers.
+pub(crate) struct Fleet {
+    pub(crate) context: Context,
+    pub(crate) interface: Interface,
+    pool: Mutex<Option<Pool>>,
+    workers: Mutex<Vec<Arc<Worker>>>,
+    queue: Arc<Queue<Job>>,
+    /// Workers that have been replaced and have not ended.
+    leaving: Arc<AtomicUsize>,
+    pub(crate) replaced: AtomicU64,
+}
+
+/// Why a request has no worker.
+pub(crate) struct Full;
+
+/// How often silent event loops are looked for.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The first wait after a worker could not be loaded; each further one is twice as long, up to [`LONGEST`].
+const RETRY: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+impl Fleet {
+    /// Loads the application into each interpreter: into the first one alone, whose errors are those of all.
+    pub(crate) fn start(pool: Pool, context: Context) -> Result<Self, Error> {
+        let mut interpreters = pool.interpreters().into_iter();
+        let first = interpreters.next().expect("a pool has an interpreter");
+        let first = Worker::load(first, &context)?;
+        let loading: Vec<_> = interpreters
+            .map(|interpreter| {
+                let context = context.clone();
+                big_thread("load", move || Worker::load(interpreter, &context))
+            })
+            .collect::<Result<_, _>>()?;
+        let interface = first.interface();
+        let mut workers = vec![Arc::new(first)];
+        let loaded: Vec<_> = loading
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        for worker in loaded {
+            workers.push(Arc::new(worker?));
+        }
+        let queue = Arc::new(Queue::new(context.settings.waiting));
+        if interface == Interface::Wsgi {
+            workers.iter().try_for_each(|worker| wsgi::start(worker, &queue))?;
+        }
+        Ok(Self {
+            context,
+            interface,
+            pool: Mutex::new(Some(pool)),
+            workers: Mutex::new(workers),
+            queue,
+            leaving: Arc::default(),
+            replaced: AtomicU64::new(0),
+        })
+    }
+
+    /// Hands a request to a worker: WSGI's to any that is free, ASGI's to the least loaded.
+    pub(crate) fn dispatch(
+        &self,
+        exchange: Arc<Exchange>,
+        asked: &Asked,
+        place: &ListenerPlace,
+        body: Option<Bytes>,
+    ) -> Result<(), Full> {
+        let root = &self.context.settings.root_path;
+        if self.interface == Interface::Wsgi {
+            let (head, path) = asked.wsgi(root, body.as_ref());
+            return self.queue.add(Job { exchange, head, path, body }).map_err(|_| Full);
+        }
+        let scope = asked.asgi(place, root);
+        let worker = {
+            let workers = self.workers.lock();
+            let alive = workers.iter().filter(|worker| !worker.interpreter.has_crashed());
+            let least = alive.min_by_key(|worker| worker.exchanges.count());
+            let worker = least.cloned().ok_or(Full)?;
+            if worker.exchanges.count() >= self.context.settings.concurrency {
+                return Err(Full);
+            }
+            // A worker that is told to leave from now on waits for it.
+            worker.exchanges.add(&exchange);
+            worker
+        };
+        let Some(asgi) = &worker.asgi else { return Err(Full) };
+        asgi::answer(&worker, asgi, &exchange, scope, body);
+        Ok(())
+    }
+
+    /// Requests that wait for a worker.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Requests that workers have.
+    pub(crate) fn under_way(&self) -> usize {
+        self.workers.lock().iter().map(|worker| worker.exchanges.count()).sum()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.workers.lock().len()
+    }
+
+    /// Replaces workers as it is told, until it is told to end.
+    pub(crate) fn run(&self, commands: &Receiver<Command>) {
+        let mut wanted: VecDeque<usize> = VecDeque::new();
+        let mut failed: BTreeMap<usize, (Instant, Duration)> = BTreeMap::new();
+        loop {
+            let pause = if wanted.is_empty() { TICK } else { Duration::ZERO };
+            let command = match commands.recv_timeout(pause) {
+                Ok(Command::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(command) => Some(command),
+                Err(RecvTimeoutError::Timeout) => None,
+            };
+            let found = command.map_or_else(|| self.silent(), |command| self.heard(command));
+            for index in found {
+                if !wanted.contains(&index) {
+                    wanted.push_back(index);
+                }
+            }
+            let now = Instant::now();
+            let due = failed.iter().find(|(_, (at, _))| *at <= now).map(|(index, _)| *index);
+            let Some(index) = wanted.pop_front().or(due) else { continue };
+            match self.replace(index) {
+                Ok(()) => drop(failed.remove(&index)),
+                Err(error) => {
+                    let before = failed.get(&index).map(|(_, pause)| (*pause * 2).min(LONGEST));
+                    let pause = before.unwrap_or(RETRY);
+                    tracing::error!(
+                        "worker {} cannot be replaced; the next attempt is in {} s: {error}{}",
+                        index + 1,
+                        pause.as_secs(),
+                        error.traceback().map(|text| format!("\n{text}")).unwrap_or_default()
+                    );
+                    failed.insert(index, (Instant::now() + pause, pause));
+                }
+            }
+        }
+    }
+
+    fn find(&self, interpreter: &str) -> Option<(usize, Arc<Worker>)> {
+        let workers = self.workers.lock();
+        let mut all = workers.iter().enumerate();
+        let found = all.find(|(_, worker)| worker.interpreter.name() == interpreter);
+        found.map(|(index, worker)| (index, Arc::clone(worker)))
+    }
+
+    /// The workers that a command wants replaced.
+    fn heard(&self, command: Command) -> Vec<usize> {
+        match command {
+            Command::Reload => {
+                tracing::info!("the workers are replaced, one after the other");
+                (0..self.count()).collect()
+            }
+            Command::Served { interpreter } => {
+                self.find(&interpreter).map(|(index, _)| index).into_iter().collect()
+            }
+            Command::Stuck { interpreter } => {
+                let Some((index, worker)) = self.find(&interpreter) else { return Vec::new() };
+                tracing::error!(
+                    "worker {}: a request has exceeded --timeout, and does not react to its interruption: the worker is replaced",
+                    worker.number()
+                );
+                let now = Instant::now();
+                worker.exchanges.fail(StatusCode::GATEWAY_TIMEOUT, |exchange| {
+                    exchange.deadline().is_some_and(|deadline| deadline <= now)
+                });
+                vec![index]
+            }
+            Command::Crashed { interpreter, report } => {
+                tracing::error!("{report}");
+                let Some((index, worker)) = self.find(&interpreter) else { return Vec::new() };
+                // Its threads take no further requests.
+                worker.leave();
+                self.queue.wake();
+                worker.exchanges.abandon(StatusCode::BAD_GATEWAY);
+                vec![index]
+            }
+            Command::End => Vec::new(),
+        }
+    }
+
+    /// Workers whose event loop runs nothing new for longer than it may.
+    fn silent(&self) -> Vec<usize> {
+        let Some(limit) = self.context.settings.timeout else { return Vec::new() };
+        let workers = self.workers.lock().clone();
+        let mut found = Vec::new();
+        for (index, worker) in workers.iter().enumerate() {
+            let Some(asgi) = &worker.asgi else { continue };
+            if asgi.silence() > limit {
+                tracing::error!(
+                    "worker {}: its event loop has run nothing new for {} s (--timeout): the application does not let go of it",
+                    worker.number(),
+                    limit.as_secs_f64()
+                );
+                worker.exchanges.fail(StatusCode::GATEWAY_TIMEOUT, |_| true);
+                found.push(index);
+            }
+        }
+        found
+    }
+
+    /// Puts another worker in the place of one. The old one leaves when the new one serves.
+    fn replace(&self, index: usize) -> Result<(), Error> {
+        let Some(pool) = self.pool.lock().clone() else { return Ok(()) };
+        // The former interpreter has no application where the last attempt has failed.
+        let former = pool.replace(index).map_err(|error| Error::Workers(error.into()))?;
+        let interpreter = pool.interpreters()[index].clone();
+        let context = self.context.clone();
+        let worker = Arc::new(Worker::load(interpreter, &context)?);
+        if self.interface != worker.interface() {
+            return Err(Error::Application(
+                "the application has become one of the other interface; restart the server"
+                    .to_owned(),
+            ));
+        }
+        if self.interface == Interface::Wsgi {
+            wsgi::start(&worker, &self.queue)?;
+        }
+        let old = match self.workers.lock().get_mut(index) {
+            Some(place) => std::mem::replace(place, worker),
+            // The server has ended meanwhile.
+            None => worker,
+        };
+        self.replaced.fetch_add(1, Ordering::Relaxed);
+        self.dismiss(old, former);
+        tracing::info!("worker {} is replaced", index + 1);
+        Ok(())
+    }
+
+    /// Has a worker leave, which takes as long as its requests do.
+    fn dismiss(&self, worker: Arc<Worker>, former: Interpreter) {
+        worker.leave();
+        self.queue.wake();
+        let patience = self.context.settings.graceful_timeout;
+        let leaving = Arc::clone(&self.leaving);
+        leaving.fetch_add(1, Ordering::SeqCst);
+        let end = move || {
+            worker.end(patience);
+            drop((worker, former));
+            leaving.fetch_sub(1, Ordering::SeqCst);
+        };
+        if let Err(error) = big_thread("leave", end) {
+            tracing::error!("{error}");
+        }
+    }
+
+    /// Ends all workers within a time.
+    pub(crate) fn end(&self, within: Duration) {
+        let deadline = Instant::now() + within;
+        let workers = std::mem::take(&mut *self.workers.lock());
+        workers.iter().for_each(|worker| worker.leave());
+        self.queue.wake();
+        let left = move || deadline.saturating_duration_since(Instant::now());
+        let ending: Vec<_> = workers
+            .into_iter()
+            .map(|worker| big_thread("leave", move || worker.end(left())))
+            .collect();
+        for thread in ending {
+            match thread.map(thread::JoinHandle::join) {
+                Ok(_) => {}
+                Err(error) => tracing::error!("{error}"),
+            }
+        }
+        while self.leaving.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let pool = self.pool.lock().take();
+        if let Some(pool) = pool
+            && let Err(error) = pool.close(left())
+        {
+            tracing::warn!("{}", trace(&error));
+        }
+    }
+}
+
+/// A thread on which Python code may run.
+fn big_thread<T: Send + 'static>(
+    name: &str,
+    action: impl FnOnce() -> T + Send + 'static,
+) -> Result<thread::JoinHandle<T>, Error> {
+    let builder = thread::Builder::new().name(name.to_owned()).stack_size(8 << 20);
+    builder.spawn(action).map_err(Error::Threads)
+}
+
+/// A builder whose reports come to the fleet.
+pub(crate) fn reporting(
+    builder: hydrozoa::Builder,
+    context: &Context,
+    commands: &Sender<Command>,
+) -> hydrozoa::Builder {
+    let (stuck, crashed) = (commands.clone(), commands.clone());
+    let builder = builder.on_stuck(move |report| {
+        drop(stuck.send(Command::Stuck { interpreter: report.interpreter.clone() }));
+    });
+    if !context.settings.contain_crashes {
+        return builder;
+    }
+    let builder = builder.contain_crashes(true).replace_crashed(false);
+    builder.on_crashed(move |interpreter, report| {
+        let (interpreter, report) = (interpreter.name().to_owned(), report.to_owned());
+        drop(crashed.send(Command::Crashed { interpreter, report }));
+    })
+}

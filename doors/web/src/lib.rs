@@ -1,0 +1,39 @@
+//! Web applications of Python, by WSGI (PEP 3333) or ASGI 3, whose workers are interpreters of one process.
+//!
+//! The connections are those of [`hydrozoa_server::http`]. A [`Service`] answers their requests by a [`Server`]'s workers.
+//!
+//! | files | hold |
+//! |---|---|
+//! | `settings`, `error`, `forwarded`, `queue` | what a server is told, and its errors; who the client is; requests that wait |
+//! | `response`, `websocket`, `exchange`, `request`, `body` | a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
+//! | `host`, `worker`, `wsgi`, `asgi`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; all workers, and their replacement |
+//! | `access_log`, `figures`, `service`, `server` | what is logged and counted; from a connection to a worker and back; all together |
+
+#![warn(missing_docs)]
+
+mod access_log;
+mod asgi;
+mod body;
+mod error;
+mod exchange;
+mod figures;
+mod fleet;
+mod forwarded;
+mod host;
+mod queue;
+mod request;
+mod response;
+mod server;
+mod service;
+mod settings;
+mod websocket;
+mod worker;
+mod wsgi;
+
+pub use access_log::{AccessFormat, AccessLog};
+pub use error::Error;
+pub use forwarded::{Proxies, ProxyError};
+pub use response::{ResponseBody, Unfinished};
+pub use server::{Reload, Server};
+pub use service::Service;
+pub use settings::{Interface, Lifespan, Settings};

@@ -1,0 +1,183 @@
+//! Requests on their way from a connection to a worker, and the responses back.
+
+use crate::access_log::{AccessLog, Record};
+use crate::body::{self, Received};
+use crate::exchange::{BodyFault, Exchange, LeftGuard};
+use crate::figures::Figures;
+use crate::fleet::Fleet;
+use crate::forwarded::Scheme;
+use crate::request::{Asked, ListenerPlace};
+use crate::response::{Head, Reply, ResponseBody, Watch};
+use crate::settings::Interface;
+use crate::websocket::{self, Decision};
+use axum::body::Body;
+use bytes::Bytes;
+use hydrozoa_server::Met;
+use hydrozoa_server::http::{Respond, ambiguity};
+use hyper::header::{CONNECTION, EXPECT, HOST, HeaderValue, RETRY_AFTER};
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode, Version};
+use std::sync::Arc;
+
+/// Answers the requests of a listener by an application.
+#[derive(Clone)]
+pub struct Service(Arc<Shared>);
+
+struct Shared {
+    fleet: Arc<Fleet>,
+    figures: Arc<Figures>,
+    place: ListenerPlace,
+    log: Option<AccessLog>,
+}
+
+/// The values that a response keeps until it has left.
+struct UnderWay {
+    _left: Option<LeftGuard>,
+    record: Option<Record>,
+}
+
+impl Watch for UnderWay {
+    fn sent(&mut self, bytes: usize) {
+        if let Some(record) = &mut self.record {
+            record.sent(bytes);
+        }
+    }
+}
+
+impl Respond for Service {
+    type Body = ResponseBody;
+
+    fn respond(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Response<ResponseBody>> + Send + 'static {
+        let service = self.clone();
+        async move { service.answer(request).await }
+    }
+}
+
+impl Service {
+    pub(crate) fn new(
+        fleet: Arc<Fleet>,
+        figures: Arc<Figures>,
+        place: ListenerPlace,
+        log: Option<AccessLog>,
+    ) -> Self {
+        Self(Arc::new(Shared { fleet, figures, place, log }))
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<ResponseBody> {
+        let shared = &*self.0;
+        let wrong = self.wrong(&request);
+        let (parts, body) = request.into_parts();
+        let met = parts.extensions.get::<Met>();
+        let (local, peer) = (met.and_then(Met::local), met.and_then(Met::peer));
+        let scheme = if shared.place.has_tls { Scheme::Https } else { Scheme::Http };
+        let proxies = &shared.fleet.context.settings.proxies;
+        let (client, scheme) = proxies.client(peer, scheme, &parts.headers);
+        let mut record = shared.log.as_ref().map(|log| Record::new(log, &parts, client));
+        let is_old = parts.version < Version::HTTP_2;
+        let asked = Asked { parts, local, client, scheme };
+        let (reply, left, closes) = match (wrong, self.socket_key(&asked)) {
+            (Some(status), _) | (None, Some(Err(status))) => (Reply::problem(status), None, true),
+            (None, Some(Ok(key))) => self.ask_for_socket(asked, &key).await,
+            (None, None) => self.ask(asked, body).await,
+        };
+        shared.figures.count(reply.head.status);
+        if let Some(record) = &mut record {
+            record.status = Some(reply.head.status);
+        }
+        let body = reply.body.watched(UnderWay { _left: left, record });
+        let mut response = Response::new(body);
+        *response.status_mut() = reply.head.status;
+        *response.headers_mut() = reply.head.headers;
+        if closes && is_old {
+            // Where its end is not certain, nor is the next one's begin.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    /// Why a request is refused before anything else is looked at.
+    fn wrong(&self, request: &Request<Body>) -> Option<StatusCode> {
+        if let Some(words) = ambiguity(request, &[]) {
+            tracing::debug!("a request is refused: {words}");
+            return Some(StatusCode::BAD_REQUEST);
+        }
+        let has_host =
+            || request.headers().contains_key(HOST) || request.uri().authority().is_some();
+        if request.version() == Version::HTTP_11 && !has_host() {
+            // RFC 9112, 3.2.
+            return Some(StatusCode::BAD_REQUEST);
+        }
+        let expected = request.headers().get(EXPECT).map(HeaderValue::as_bytes);
+        if expected.is_some_and(|expected| !expected.eq_ignore_ascii_case(b"100-continue")) {
+            return Some(StatusCode::EXPECTATION_FAILED);
+        }
+        if request.method() == Method::CONNECT {
+            return Some(StatusCode::NOT_IMPLEMENTED);
+        }
+        let met = request.extensions().get::<Met>();
+        met.is_some_and(Met::is_reserved).then_some(StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    /// The key of a client that asks for a WebSocket. For an application of WSGI it is a request as others are.
+    fn socket_key(&self, asked: &Asked) -> Option<Result<String, StatusCode>> {
+        let has_sockets = self.0.fleet.interface == Interface::Asgi;
+        has_sockets.then(|| websocket::asked(&asked.parts)).flatten()
+    }
+
+    /// The same as [`Service::ask`] for a WebSocket.
+    async fn ask_for_socket(
+        &self,
+        mut asked: Asked,
+        key: &str,
+    ) -> (Reply, Option<LeftGuard>, bool) {
+        let upgrade = asked.parts.extensions.remove::<OnUpgrade>();
+        let (socket, mut connection) = websocket::pair();
+        let exchange = Exchange::of_socket(socket);
+        let fleet = &self.0.fleet;
+        if fleet.dispatch(exchange, &asked, &self.0.place, None).is_err() {
+            self.0.figures.refuse();
+            return (Reply::problem(StatusCode::SERVICE_UNAVAILABLE), None, true);
+        }
+        let decision = (&mut connection.decision).await;
+        match (decision, upgrade) {
+            (Ok(Decision::Accept(further)), Some(upgrade)) => {
+                tokio::spawn(connection.serve(upgrade));
+                let head = Head {
+                    status: StatusCode::SWITCHING_PROTOCOLS,
+                    headers: websocket::accepting(key, further),
+                };
+                (Reply { head, body: ResponseBody::whole(Bytes::new()) }, None, false)
+            }
+            (Ok(Decision::Reject(status)), _) => (Reply::problem(status), None, false),
+            _ => (Reply::problem(StatusCode::BAD_GATEWAY), None, true),
+        }
+    }
+
+    /// The application's response, what notes that the client has left, and whether the connection must end.
+    async fn ask(&self, asked: Asked, body: Body) -> (Reply, Option<LeftGuard>, bool) {
+        let (pieces, whole) = match body::receive(body).await {
+            Ok(Received::Whole(whole)) => (None, Some(whole)),
+            Ok(Received::Pieces(pieces)) => (Some(pieces), None),
+            Err(BodyFault::Slow) => {
+                return (Reply::problem(StatusCode::REQUEST_TIMEOUT), None, true);
+            }
+            Err(BodyFault::Broken) => return (Reply::problem(StatusCode::BAD_REQUEST), None, true),
+        };
+        let (exchange, reply) = Exchange::new(pieces, asked.is_head());
+        // Dropped too if the client goes before there is a response.
+        let left = LeftGuard(Arc::clone(&exchange));
+        let shared = &*self.0;
+        if shared.fleet.dispatch(exchange, &asked, &shared.place, whole).is_err() {
+            shared.figures.refuse();
+            let mut reply = Reply::problem(StatusCode::SERVICE_UNAVAILABLE);
+            reply.head.headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return (reply, Some(left), false);
+        }
+        // Its sender is gone only if the worker is.
+        let reply = reply.await.unwrap_or_else(|_| Reply::problem(StatusCode::BAD_GATEWAY));
+        (reply, Some(left), false)
+    }
+}
