@@ -7,6 +7,7 @@
 mod output;
 
 mod bench;
+mod dense;
 mod doctor;
 mod inspect;
 mod log;

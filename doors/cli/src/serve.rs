@@ -10,11 +10,11 @@ use hydrozoa_server::http::{self, Threads};
 use hydrozoa_server::{Control, Defaults, LoadError, Log, ModelImports, Service, Settings, Watch};
 use tokio::sync::watch;
 
-use crate::Choice;
 use crate::log::LogOptions;
 use crate::network::Network;
 use crate::security::Security;
 use crate::shutdown::Shutdown;
+use crate::{Choice, dense};
 
 /// Options that tritonserver has too have its names.
 #[derive(clap::Args)]
@@ -131,18 +131,7 @@ impl Limited {
                 ModelImports::Profile(file.into())
             }
         };
-        defaults.dense = match &self.dense {
-            Some(off) if off.as_os_str() == "off" => None,
-            Some(folder) => {
-                ensure!(
-                    folder.is_dir(),
-                    "--dense: {} is neither `off` nor a folder",
-                    folder.display()
-                );
-                Some(folder.clone())
-            }
-            None => Some(std::env::var_os("TMPDIR").map_or("/var/tmp".into(), PathBuf::from)),
-        };
+        defaults.dense = dense::folder(self.dense.as_deref())?;
         defaults.contain_crashes = self.contain_crashes;
         defaults.crash_limit = Some(self.crash_limit).filter(|limit| *limit > 0);
         Ok(defaults)

@@ -23,9 +23,6 @@ const MODULES: [(&str, &str); 3] = [
     ("_hydrozoa_asgi", include_str!("../python/_hydrozoa_asgi.py")),
 ];
 
-/// Sessions on a worker after which its memory is settled.
-const SETTLE_AFTER: usize = 64;
-
 /// An application with its workers.
 pub struct Server {
     fleet: Arc<Fleet>,
@@ -65,19 +62,16 @@ impl Server {
             commands: commands.clone(),
         };
         let builder = builder.interpreters(context.settings.workers);
-        let builder = dense(builder, &context.settings);
+        let builder = match &context.settings.dense {
+            Some(folder) => builder.dense(folder),
+            None => builder,
+        };
         let builder = fleet::reporting(builder, &context, &commands);
         let pool = builder.build().map_err(|error| Error::Workers(error.into()))?;
         for (name, source) in MODULES {
             pool.register_module(name, source).map_err(|error| Error::Workers(error.into()))?;
         }
         let fleet = Arc::new(Fleet::start(pool, context)?);
-        if fleet.interface == Interface::Asgi && fleet.context.settings.settle.is_some() {
-            return Err(Error::Application(
-                "--settle is for applications of WSGI: a worker with an event loop cannot be settled, since a thread of Python runs in it"
-                    .to_owned(),
-            ));
-        }
         let manager = {
             let fleet = Arc::clone(&fleet);
             let named = thread::Builder::new().name("workers".to_owned()).stack_size(8 << 20);
@@ -119,13 +113,5 @@ impl Server {
         if self.manager.is_finished() {
             drop(self.manager.join());
         }
-    }
-}
-
-/// The options for memory, in one place.
-fn dense(builder: hydrozoa::Builder, settings: &Settings) -> hydrozoa::Builder {
-    match &settings.settle {
-        Some(folder) => builder.settle_in(folder).settle_after(SETTLE_AFTER),
-        None => builder,
     }
 }

@@ -69,8 +69,8 @@ pub struct Settings {
     pub proxies: Proxies,
     /// Whether a crash ends its worker alone.
     pub contain_crashes: bool,
-    /// A folder for memory that workers do not use.
-    pub settle: Option<PathBuf>,
+    /// A folder on a disk for memory that workers do not use ([`Builder::dense`](hydrozoa::Builder::dense)).
+    pub dense: Option<PathBuf>,
 }
 
 impl Settings {
@@ -92,7 +92,7 @@ impl Settings {
             lifespan: Lifespan::Auto,
             proxies: Proxies::default(),
             contain_crashes: false,
-            settle: None,
+            dense: None,
         }
     }
 }

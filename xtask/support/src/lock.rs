@@ -170,7 +170,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let all = || MINORS.map(Wanted::Minor).to_vec();
     let wanted = arguments.python.clone().map_or_else(all, |one| vec![one]);
-    let all = wanted.iter().map(|python| python::find(Some(python)));
+    let mut all = wanted.iter().map(|python| python::find(Some(python)));
     if arguments.web {
         // torch's last release has none, and the tests run on its versions.
         let with_torch =
@@ -179,7 +179,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .filter(|python| !with_torch(python))
             .try_for_each(|python| rewrite_web(&python?));
     }
-    all.map(|python| rewrite(&python?)).collect()
+    all.try_for_each(|python| rewrite(&python?))
 }
 
 fn rewrite(python: &Python) -> Result<()> {

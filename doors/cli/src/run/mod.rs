@@ -20,7 +20,7 @@ use hydrozoa_web::{AccessFormat, AccessLog, Interface, Lifespan, Proxies, Server
 use tokio::task::JoinSet;
 
 use crate::log::LogOptions;
-use crate::{Choice, count};
+use crate::{Choice, count, dense};
 use signals::Signals;
 
 /// Options that gunicorn or uvicorn have too have their names.
@@ -88,9 +88,10 @@ struct Workers {
     /// Make a crash in native code an error of the worker's requests, and replace the worker. Without it a crash ends the server
     #[arg(long)]
     contain_crashes: bool,
-    /// WSGI: move memory of warm workers to files in this folder, which should be on a local disk
-    #[arg(long, value_name = "DIR")]
-    settle: Option<PathBuf>,
+    /// Keep memory that workers do not use in files without names in this folder, which should be on a local disk; `off` keeps it in
+    /// memory. The files hold copies of Python's memory, secrets included [default: $TMPDIR, else /var/tmp]
+    #[arg(long, value_name = "off|DIR")]
+    dense: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -336,10 +337,7 @@ impl Options {
             Takes::On => Lifespan::On,
             Takes::Off => Lifespan::Off,
         };
-        if let Some(folder) = &workers.settle {
-            ensure!(folder.is_dir(), "--settle: {} is not a folder", folder.display());
-        }
-        settings.settle.clone_from(&workers.settle);
+        settings.dense = dense::folder(workers.dense.as_deref())?;
         let root = self.network.root_path.trim_end_matches('/');
         ensure!(
             root.is_empty() || root.starts_with('/'),

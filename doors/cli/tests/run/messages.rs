@@ -58,7 +58,7 @@ fn options_that_cannot_be_met_are_refused_in_words() {
         (&["--forwarded-allow-ips", "x"], "neither an address nor a network"),
         (&["--max-requests-jitter", "5"], "--max-requests-jitter needs --max-requests"),
         (&["--env-file", "/nowhere"], "--env-file /nowhere"),
-        (&["--settle", "/nowhere"], "--settle: /nowhere is not a folder"),
+        (&["--dense", "/nowhere"], "--dense: /nowhere is neither `off` nor a folder"),
         (&["--certfile", "a"], "--keyfile"),
         (&["--reload"], "unexpected argument '--reload'"),
         (&["--workers", "0"], "a number from 1"),
@@ -66,9 +66,6 @@ fn options_that_cannot_be_met_are_refused_in_words() {
         let log = refused("plain", options);
         assert!(log.contains(words), "{options:?}: {log}");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let log = refused("coroutines", &["--settle", folder.path().to_str().unwrap()]);
-    assert!(log.contains("--settle is for applications of WSGI"), "{log}");
 }
 
 #[test]
