@@ -94,13 +94,16 @@ impl Asgi {
         ended.unwrap_or(Ok(()))
     }
 
-    /// How long the loop has run nothing new.
-    pub(crate) fn silence(&self) -> Duration {
+    /// How long the loop has run nothing new. It is asked while there are requests: one without sleeps, and is left alone.
+    pub(crate) fn silence(&self, has_requests: bool) -> Duration {
         let mut beating = self.beating.lock();
         if let Some((beat, asked)) = &*beating
             && !beat.is_finished()
         {
             return asked.elapsed();
+        }
+        if !has_requests {
+            return Duration::ZERO;
         }
         let beat = self.beat.clone();
         let beat =

@@ -223,7 +223,7 @@ impl Fleet {
         let mut found = Vec::new();
         for (index, worker) in workers.iter().enumerate() {
             let Some(asgi) = &worker.asgi else { continue };
-            if asgi.silence() > limit {
+            if asgi.silence(worker.exchanges.count() > 0) > limit {
                 tracing::error!(
                     "worker {}: its event loop has run nothing new for {} s (--timeout): the application does not let go of it",
                     worker.number(),

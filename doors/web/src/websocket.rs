@@ -267,22 +267,24 @@ async fn write(
     pings.tick().await;
     let close = loop {
         let message = tokio::select! {
+            // In this order: an application that hears of a wrong frame may end, and its close would come before the answer.
+            biased;
             answer = &mut closed => match answer {
                 Ok(Some(code)) => break Some((code, String::new())),
                 _ => break None,
             },
             () = ends.wait() => break Some((1012, String::new())),
-            outgoing = outgoing.recv() => match outgoing {
-                Some(Outgoing::Message(message)) => message,
-                Some(Outgoing::Close { code, reason }) => break Some((code, reason)),
-                None => break Some((1011, String::new())),
-            },
             _ = pings.tick() => {
                 if !heard.swap(false, Ordering::Relaxed) {
                     break Some((1011, "keepalive ping timeout".to_owned()));
                 }
                 Message::Ping(Bytes::new())
             }
+            outgoing = outgoing.recv() => match outgoing {
+                Some(Outgoing::Message(message)) => message,
+                Some(Outgoing::Close { code, reason }) => break Some((code, reason)),
+                None => break Some((1011, String::new())),
+            },
         };
         if sink.send(message).await.is_err() {
             break None;

@@ -2,13 +2,19 @@
 
 use crate::client::{Client, get};
 use crate::process::Server;
+use std::time::{Duration, Instant};
 use tokio_tungstenite::tungstenite::Message;
 
 fn served(application: &str) -> Server {
+    served_with(application, &[])
+}
+
+fn served_with(application: &str, options: &[&str]) -> Server {
     let venv = std::env::var("HYDROZOA_TEST_WEB").expect(
         "HYDROZOA_TEST_WEB is a virtual environment with Flask, Django and FastAPI: `cargo xtask test` makes it",
     );
-    Server::start(application, &["--workers", "2", "--venv", &venv])
+    let all = [&["--workers", "2", "--venv", &venv], options].concat();
+    Server::start(application, &all)
 }
 
 /// A form with a file in it.
@@ -70,4 +76,28 @@ fn fastapi_and_starlette_are_served() {
     socket.close(None).unwrap();
     while socket.read().is_ok() {}
     assert!(server.end().1.contains("the lifespan has ended"));
+}
+
+/// Also while a client keeps its connection, and those of ASGI an event loop and threads that wait for work.
+#[test]
+fn workers_that_rest_have_their_memory_in_files() {
+    for (application, target) in
+        [("in_flask:app", "/hello/a?q=1"), ("in_fastapi:app", "/hello/5?q=a")]
+    {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let server = served_with(application, &["--dense", folder.path().to_str().unwrap()]);
+        let mut client = Client::new(server.address());
+        let answer = client.get(target).text().to_owned();
+        for _ in 0..100 {
+            assert_eq!(client.get(target).text(), answer);
+        }
+        let full = server.anonymous();
+        let end = Instant::now() + Duration::from_secs(60);
+        while server.anonymous() * 2 > full {
+            assert!(Instant::now() < end, "{application}: {} of {full}", server.anonymous());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(client.get(target).text(), answer);
+        server.end();
+    }
 }

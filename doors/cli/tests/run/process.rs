@@ -98,6 +98,14 @@ impl Server {
         assert!(kill.unwrap().success());
     }
 
+    /// Bytes of its memory that lie in no file.
+    pub fn anonymous(&self) -> u64 {
+        let file = format!("/proc/{}/smaps_rollup", self.child.id());
+        let rollup = std::fs::read_to_string(file).unwrap();
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
     /// Bytes of memory that it has had at most.
     pub fn peak(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
