@@ -114,6 +114,7 @@ impl Watched {
                 }
                 _ => self.schedule.refused(now, PAUSE),
             },
+            Err(Error::Crashed { .. }) => return false,
             Err(_) => self.schedule.refused(now, PAUSE),
         }
         true

@@ -55,7 +55,7 @@ impl Interpreter {
     ///
     /// # Errors
     ///
-    /// [`Error::Settle`] says what prevents it; the interpreter goes on as before, and nothing is lost. Or the exception
+    /// [`Error::Crashed`]. [`Error::Settle`] says what prevents it; the interpreter goes on as before, and nothing is lost. Or the exception
     /// that `gc.collect()` raises.
     pub fn settle(&self, directory: impl AsRef<Path>) -> Result<Settled> {
         settle(&self.0, directory.as_ref())
@@ -103,6 +103,9 @@ impl<'a> Survey<'a> {
     fn new(inner: &'a Arc<Inner>, directory: &'a Path) -> Result<Self> {
         let refused = |reason| refusal(inner, reason);
         let begin = Instant::now();
+        if let Some(crash) = inner.crash() {
+            return Err(crash);
+        }
         if inner.visitors().is_childs() {
             return Err(refused(Unsettled::Forked));
         }
@@ -242,9 +245,9 @@ fn has_threads(inner: &Inner) -> bool {
     })
 }
 
-/// Whether all Python threads but the host's sleep in the kernel. They have no GIL: the calling thread is attached. One that wakes
+/// Whether all Python threads but the host's, so many, sleep in the kernel. They have no GIL: the calling thread is attached. One that wakes
 /// up writes its own stack, the lock, file or time that it has waited for, and the GIL's lock, until it has the GIL.
-fn others_sleep(inner: &Inner) -> bool {
+fn others_sleep(inner: &Inner, count: usize) -> bool {
     unsafe extern "C" fn add(identifiers: *mut c_void, identifier: usize) {
         // SAFETY: the vector that is passed below.
         unsafe { (*identifiers.cast::<Vec<usize>>()).push(identifier) };
@@ -253,10 +256,12 @@ fn others_sleep(inner: &Inner) -> bool {
     // SAFETY: attached; `add` gets the vector that it expects.
     unsafe { (inner.table().other_threads)(add, (&raw mut identifiers).cast()) };
     let threads = inner.domain().threads().unwrap_or_default();
-    identifiers.iter().all(|identifier| {
+    let sleeps = |identifier: &usize| {
         let own = threads.iter().find(|(_, stack)| stack.contains(identifier));
         own.is_some_and(|(number, _)| is_asleep(*number))
-    })
+    };
+    // An interpreter that has crashed counts one, and shows none.
+    identifiers.len() == count && identifiers.iter().all(sleeps)
 }
 
 /// Calls `action` with the addresses of the interpreter's memory, while no thread changes it through Python. The
@@ -271,7 +276,7 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unset
     let heap = inner.heap().and_then(|heap| heap.still(is_still));
     // SAFETY: attached, as the caller vouches.
     let others = unsafe { (inner.table().others)() };
-    if others.threads > 0 && !others_sleep(inner) {
+    if others.threads > 0 && !others_sleep(inner, others.threads) {
         return Err(Unsettled::Threads { threads: others.threads });
     }
     if others.interpreters > 0 {

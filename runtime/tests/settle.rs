@@ -536,6 +536,7 @@ fn settles(interpreter: &Interpreter, times: u64) {
 #[test]
 fn an_interpreter_of_a_dense_pool_is_not_settled_during_a_call_but_between_two() {
     alone(PATIENCE, || {
+        let begin = Instant::now();
         let pool = builders(1).last().unwrap().dense(directory()).build().unwrap();
         let session = pool.acquire().unwrap();
         let sleep = session.import("time").unwrap().getattr("sleep").unwrap();
@@ -546,7 +547,6 @@ fn an_interpreter_of_a_dense_pool_is_not_settled_during_a_call_but_between_two()
         assert_eq!(interpreter.settlings().times, before);
 
         // Always called, and never for long.
-        let begin = Instant::now();
         let json = session.import("json").unwrap();
         while interpreter.settlings().times == before {
             json.call_method("dumps", ([1, 2, 3],)).unwrap();

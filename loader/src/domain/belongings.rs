@@ -170,10 +170,8 @@ impl Belongings {
     /// The numbers of its threads that run, without the calling one.
     fn numbers(&self) -> Option<Vec<libc::pid_t>> {
         let own = thread::number();
-        let lists = &mut *self.0.lock();
-        lists.threads.retain(Thread::runs);
-        let numbers = lists.threads.iter().map(|thread| thread.number);
-        (lists.newborn == 0).then(|| numbers.filter(|number| *number != own).collect())
+        let numbers = self.threads()?.into_iter().map(|(number, _)| number);
+        Some(numbers.filter(|number| *number != own).collect())
     }
 
     /// The number of running threads that began in `code`, without the calling one.

@@ -24,6 +24,7 @@ pub(crate) use resident::Residence;
 pub(crate) use start::{Configuration, Flags, OnCrashed, run_command, start};
 pub use weak::WeakInterpreter;
 
+use crate::Error;
 use crate::crash::contain::Guarded;
 use crate::heap::Heap;
 use crate::interrupt::{OnStuck, Sender, StuckVisits};
@@ -203,6 +204,12 @@ impl Inner {
     /// Whether its code has crashed.
     pub(crate) fn has_crashed(&self) -> bool {
         self.guarded.as_ref().is_some_and(|guarded| guarded.contained().has_crashed())
+    }
+
+    /// The error of all calls, if its code has crashed.
+    pub(crate) fn crash(&self) -> Option<Error> {
+        let contained = self.guarded.as_ref()?.contained();
+        contained.has_crashed().then(|| Error::Crashed { report: contained.report() })
     }
 
     /// Its open sessions.

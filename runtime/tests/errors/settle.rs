@@ -289,6 +289,20 @@ fn a_pool_without_a_directory_says_where_to_name_one() {
 }
 
 #[test]
+fn an_interpreter_that_has_crashed_is_not_settled() {
+    alone(PATIENCE, || {
+        let builder = builders(1).next().unwrap();
+        let pool = builder.contain_crashes(true).replace_crashed(false).build().unwrap();
+        let session = pool.acquire().unwrap();
+        let crash = session.run("import ctypes; ctypes.string_at(0)", "crash.py").unwrap_err();
+        assert!(matches!(crash, Error::Crashed { .. }), "{crash:?}");
+        let error = session.interpreter().settle(directory("crashed")).unwrap_err();
+        assert!(matches!(error, Error::Crashed { .. }), "{error:?}");
+        assert!(session.interpreter().settlings().refused.unwrap().contains("SIGSEGV"));
+    });
+}
+
+#[test]
 fn an_interpreter_without_addresses_of_its_own_is_not_settled() {
     alone(PATIENCE, || {
         let builder = builders(1).next().unwrap();
