@@ -4,7 +4,7 @@ The host sends numbers to a loop: of tasks to start and to cancel, and of future
 for which it needs no GIL.
 
 The interpreter's own loop sleeps outside of the interpreter. A thread of the host runs its turns (`Driven.turn`): a turn ends where
-asyncio's loop would wait in its selector. The host then waits for the selector's descriptor, and for the loop's next timer, without
+asyncio's loop would wait in its selector for longer than a moment. The host then waits for the selector's descriptor, and for the loop's next timer, without
 the GIL and without a thread in the interpreter.
 """
 
@@ -15,11 +15,17 @@ import itertools
 import selectors
 import sys
 import threading
+import time
 import weakref
 
 # References to mailboxes by their loops. A loop keeps its mailbox, and that what its tasks wait for, which refers to the loop.
 _mailboxes = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
+
+# Seconds that a loop waits inside for the next thing to do: the end of a turn costs more than that of a wait.
+_MOMENT = 0.005
+# Seconds that a turn takes at most, where it has nothing to do at some moment: then the interpreter may be settled.
+_TURN = 1
 
 
 class _Mailbox:
@@ -39,10 +45,14 @@ class _Mailbox:
 
     def _read(self):
         try:
-            starts, cancels, wakes = self._take()
+            # The host's own work on this thread is done in here.
+            letters = self._take()
         except (SystemError, SystemExit):
             self._refused()
             return
+        if letters is None:
+            return
+        starts, cancels, wakes = letters
         with contextlib.suppress(SystemError, SystemExit):
             self._received(starts, cancels)
             for number in wakes:
@@ -70,7 +80,7 @@ class _WouldSleep(BaseException):
 
 
 class _Selector(selectors.EpollSelector):
-    """A selector that ends the loop's turn in place of a wait.
+    """A selector that ends the loop's turn in place of a long wait.
 
     An exception ends it at this very place, as `loop.stop` would not: behind the selector, the loop still runs timers that
     are due by then, and what they schedule would wait for as long as was noted before (`BaseEventLoop._run_once`).
@@ -80,18 +90,23 @@ class _Selector(selectors.EpollSelector):
     pause = None
     # Whether it waits here nevertheless.
     waits = False
+    # When the turn shall end, although something comes in every few milliseconds.
+    end_of_turn = 0
 
     def select(self, timeout=None):
-        if self.waits:
+        if self.waits or (timeout is not None and timeout <= 0):
             return super().select(timeout)
-        ready = super().select(0)
-        if not ready and (timeout is None or timeout > 0):
-            if asyncio.current_task() is not None:
-                # A loop that a task runs inside of this one (nest_asyncio). Its turn ends with the task's.
-                return super().select(timeout)
-            self.pause = timeout
-            raise _WouldSleep
-        return ready
+        if asyncio.current_task() is not None:
+            # A loop that a task runs inside of this one (nest_asyncio). Its turn ends with the task's.
+            return super().select(timeout)
+        now = time.monotonic()
+        moment = _MOMENT if now < self.end_of_turn else 0
+        if timeout is not None and timeout <= moment:
+            return super().select(timeout)
+        if ready := super().select(moment):
+            return ready
+        self.pause = None if timeout is None else max(0, now + timeout - time.monotonic())
+        raise _WouldSleep
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -140,6 +155,7 @@ class Driven(_Mailbox):
     def turn(self):
         """Runs what is ready. Returns for how many seconds the loop would sleep then, `None` for ever, or a negative number
         when the interpreter has begun to end."""
+        self._selector.end_of_turn = time.monotonic() + _TURN
         while not self._ends:
             try:
                 self._loop.run_forever()

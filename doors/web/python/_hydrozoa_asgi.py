@@ -6,6 +6,7 @@ of the client's end.
 """
 
 import asyncio
+import contextvars
 
 _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT = {"type": "http.disconnect"}
@@ -70,6 +71,13 @@ def _exchanges(receive_body, reply, send_body, left):
             else:
                 raise RuntimeError(f"a response has no message of the type {kind!r}")
 
+        def check(self):
+            """Raises an error unless the response is whole."""
+            if self.status is None:
+                raise RuntimeError("the application has returned without a response")
+            if not self.is_over:
+                raise RuntimeError("the application has returned before the end of its response")
+
     return Exchange
 
 
@@ -131,57 +139,76 @@ def _sockets(take, accept, deliver):
     return Socket
 
 
-def handler(application, root_path, state, receive_body, reply, send_body, left, failed, of_sockets):
-    """The function that makes the coroutine which answers a request."""
+def handler(application, root_path, state, receive_body, reply, send_body, left, ended, of_sockets):
+    """The function that begins to answer a request, on the event loop's thread and outside of any task."""
     Exchange = _exchanges(receive_body, reply, send_body, left)
     Socket = _sockets(*of_sockets)
+    # asyncio itself does not keep tasks alive.
+    tasks = {}
 
     async def answer(number, version, method, scheme, path, raw_path, query, fields, client, server, body):
-        fields = fields.split(b"\n")
-        exchange = Exchange(number, body)
-        scope = {
-            "type": "http",
-            "asgi": _VERSIONS,
-            "http_version": version,
-            "method": method,
-            "scheme": scheme,
-            "path": path,
-            "raw_path": raw_path,
-            "query_string": query,
-            "root_path": root_path,
-            "headers": list(zip(fields[::2], fields[1::2])),
-            "client": _address(client),
-            "server": _address(server),
-            "state": state.copy(),
-            "extensions": {},
-        }
-        if not method:
-            # A WebSocket.
-            del scope["method"]
-            scope["type"] = "websocket"
-            scope["scheme"] = "wss" if scheme == "https" else "ws"
-            offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
-            scope["subprotocols"] = [name.strip() for name in b",".join(offered).decode("latin-1").split(",") if name.strip()]
-            socket = Socket(number)
-            return await application(scope, socket.receive, socket.send)
-        await application(scope, exchange.receive, exchange.send)
-        if exchange.status is None:
-            raise RuntimeError("the application has returned without a response")
-        if not exchange.is_over:
-            raise RuntimeError("the application has returned before the end of its response")
-
-    async def handle(number, *values):
+        traceback = None
         try:
-            await answer(number, *values)
+            fields = fields.split(b"\n")
+            scope = {
+                "type": "http",
+                "asgi": _VERSIONS,
+                "http_version": version,
+                "method": method,
+                "scheme": scheme,
+                "path": path,
+                "raw_path": raw_path,
+                "query_string": query,
+                "root_path": root_path,
+                "headers": list(zip(fields[::2], fields[1::2])),
+                "client": _address(client),
+                "server": _address(server),
+                "state": state.copy(),
+                "extensions": {},
+            }
+            if method:
+                exchange = Exchange(number, body)
+                await application(scope, exchange.receive, exchange.send)
+                exchange.check()
+            else:
+                socket = Socket(number)
+                await application(_of_socket(scope), socket.receive, socket.send)
         except asyncio.CancelledError:
             # The interpreter ends.
             raise
         except BaseException as error:
-            import traceback
+            traceback = _traceback(error)
+        finally:
+            tasks.pop(number, None)
+            try:
+                ended(number, path, traceback)
+            except (SystemError, SystemExit):
+                # The host takes no calls of an interpreter that ends.
+                pass
 
-            failed(number, values[3], "".join(traceback.format_exception(error)))
+    def begin(number, *values):
+        # No request inherits what another one has set.
+        task = contextvars.Context().run(asyncio.get_running_loop().create_task, answer(number, *values))
+        if not task.done():
+            tasks[number] = task
 
-    return handle
+    return begin
+
+
+def _of_socket(scope):
+    """The scope of a WebSocket, of that of its request."""
+    del scope["method"]
+    scope["type"] = "websocket"
+    scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
+    offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
+    scope["subprotocols"] = [name.strip() for name in b",".join(offered).decode("latin-1").split(",") if name.strip()]
+    return scope
+
+
+def _traceback(error):
+    import traceback
+
+    return "".join(traceback.format_exception(error))
 
 
 def _address(text):

@@ -1,7 +1,7 @@
 //! Requests of ASGI: each is a coroutine on the event loop of the least loaded worker.
 
-use crate::error::Error;
-use crate::exchange::Exchange;
+use crate::error::{Error, trace};
+use crate::exchange::{Exchange, Exchanges};
 use crate::host::Host;
 use crate::request::Scope;
 use crate::settings::Settings;
@@ -15,17 +15,12 @@ use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::time::timeout_at;
 
-/// Coroutines that have ended and may be kept.
-const ENDED: usize = 64;
-
 /// The part of a worker that only applications of ASGI have.
 pub(crate) struct Asgi {
     events: EventLoop,
     lifespan: Handle,
     /// Makes a coroutine that does nothing.
     beat: Handle,
-    /// Coroutines that run, and some that have ended. Nobody waits for them: a wake-up would cost each request one system call more.
-    running: Mutex<Vec<Task<()>>>,
     /// The last such coroutine, and when it was asked for.
     beating: Mutex<Option<(Task<()>, Instant)>>,
 }
@@ -47,13 +42,12 @@ impl Asgi {
             let (send, left) = (host.send_later(session)?, host.left(session)?);
             let (root, state) = (&*settings.root_path, lifespan.getattr("state")?);
             let socket = (host.take(session)?, host.accept(session)?, host.deliver(session)?);
-            let failed = host.failed(session)?;
-            let arguments = (&application, root, state, receive, reply, send, left, failed, socket);
+            let ended = host.ended(session)?;
+            let arguments = (&application, root, state, receive, reply, send, left, ended, socket);
             let handle = module.call_method("handler", arguments)?.keep();
             let beat = module.getattr("beat")?.keep();
-            let (running, beating) = (Mutex::default(), Mutex::new(None));
-            let lifespan = lifespan.keep();
-            Ok((handle, Self { events, lifespan, beat, running, beating }))
+            let (beating, lifespan) = (Mutex::new(None), lifespan.keep());
+            Ok((handle, Self { events, lifespan, beat, beating }))
         };
         let application = || settings.application.clone();
         let (handle, asgi) = made().map_err(|source| Error::Load {
@@ -66,17 +60,6 @@ impl Asgi {
             source: source.into(),
         })?;
         Ok((handle, asgi))
-    }
-
-    /// Keeps a coroutine until it has ended: the drop of its task would cancel it.
-    fn keep(&self, task: Task<()>) {
-        let mut running = self.running.lock();
-        if running.len() == running.capacity() {
-            running.retain(|task| !task.is_finished());
-            let room = running.len().max(ENDED);
-            running.reserve(room);
-        }
-        running.push(task);
     }
 
     /// Awaits the coroutine of a method.
@@ -114,6 +97,9 @@ impl Asgi {
 }
 
 /// Begins to answer a request. It goes on whatever becomes of the client.
+///
+/// The loop's thread makes the coroutine, and no future waits for its end: that would cost each request two calls between the host and
+/// Python, and a round of the loop. The coroutine says itself that it has ended ([`Host::ended`]).
 pub(crate) fn answer(
     worker: &Arc<Worker>,
     asgi: &Asgi,
@@ -121,53 +107,49 @@ pub(crate) fn answer(
     scope: Scope,
     body: Option<Bytes>,
 ) {
-    let number = exchange.number;
+    let begun =
+        Begun { exchanges: Arc::clone(&worker.exchanges), exchange: Some(Arc::clone(exchange)) };
     let handle = worker.handle.clone();
-    let answering = Answering { worker: Arc::clone(worker), exchange: Arc::clone(exchange) };
-    let is_socket = exchange.socket().is_some();
-    let task = asgi.events.spawn_with(
-        move |session| call(session, &handle, number, &scope, body.as_deref(), is_socket),
-        // It is dropped too if the interpreter ends.
-        move |_| {
-            answering.finish();
-            Ok(())
-        },
-    );
-    asgi.keep(task);
+    asgi.events.call_soon(move |session| begun.by(session, &handle, &scope, body.as_deref()));
 }
 
-/// A request that an application answers. When this is dropped, the worker has it no longer.
-struct Answering {
-    worker: Arc<Worker>,
-    exchange: Arc<Exchange>,
+/// A request on its way to the loop's thread. Where it does not come there, it fails.
+struct Begun {
+    exchanges: Arc<Exchanges>,
+    exchange: Option<Arc<Exchange>>,
 }
 
-impl Answering {
-    /// The application has returned, or its exception is in the log.
-    fn finish(self) {
-        if let Some(socket) = self.exchange.socket() {
-            socket.end(false);
+impl Begun {
+    fn by(mut self, session: &Session, handle: &Handle, scope: &Scope, body: Option<&[u8]>) {
+        let Some(exchange) = self.exchange.take() else { return };
+        let is_socket = exchange.socket().is_some();
+        if let Err(error) = call(session, handle, exchange.number, scope, body, is_socket) {
+            let number = session.interpreter().index() + 1;
+            tracing::error!("worker {number}: a request has not begun:\n{}", trace(&error));
+            self.exchange = Some(exchange);
         }
     }
 }
 
-impl Drop for Answering {
+impl Drop for Begun {
     fn drop(&mut self) {
-        self.exchange.fail(StatusCode::BAD_GATEWAY);
-        self.worker.exchanges.remove(self.exchange.number);
-        self.worker.count_request();
+        if let Some(exchange) = &self.exchange {
+            exchange.fail(StatusCode::BAD_GATEWAY);
+            self.exchanges.remove(exchange.number);
+        }
     }
 }
 
-fn call<'s>(
-    session: &'s Session,
+fn call(
+    session: &Session,
     handle: &Handle,
     number: u64,
     scope: &Scope,
     body: Option<&[u8]>,
     is_socket: bool,
-) -> hydrozoa::Result<Object<'s>> {
-    handle.attach(session)?.call((
+) -> hydrozoa::Result<()> {
+    let begin = handle.attach(session)?;
+    let begun = begin.call((
         number,
         scope.version,
         // A WebSocket has no method.
@@ -180,5 +162,6 @@ fn call<'s>(
         &*scope.client,
         &*scope.server,
         body,
-    ))
+    ));
+    begun.map(drop)
 }

@@ -281,43 +281,55 @@ impl Head {
     }
 }
 
-/// The requests under way in one worker, by their numbers.
+/// The requests under way in one worker, by their numbers, and whether they go on.
 #[derive(Default)]
-pub(crate) struct Exchanges(Mutex<HashMap<u64, Arc<Exchange>>>);
+pub(crate) struct Exchanges {
+    all: Mutex<HashMap<u64, Arc<Exchange>>>,
+    is_stuck: AtomicBool,
+}
 
 impl Exchanges {
     pub(crate) fn add(&self, exchange: &Arc<Exchange>) {
-        self.0.lock().insert(exchange.number, Arc::clone(exchange));
+        self.all.lock().insert(exchange.number, Arc::clone(exchange));
     }
 
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Exchange>> {
-        self.0.lock().get(&number).cloned()
+        self.all.lock().get(&number).cloned()
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        let removed = self.0.lock().remove(&number);
+        let removed = self.all.lock().remove(&number);
         drop(removed);
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.0.lock().len()
+        self.all.lock().len()
+    }
+
+    /// The worker does not go on. Returns whether that is new.
+    pub(crate) fn give_up(&self) -> bool {
+        !self.is_stuck.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::SeqCst)
     }
 
     /// Fails all, and forgets them.
     pub(crate) fn abandon(&self, status: StatusCode) {
         self.fail(status, |_| true);
-        let abandoned = std::mem::take(&mut *self.0.lock());
+        let abandoned = std::mem::take(&mut *self.all.lock());
         drop(abandoned);
     }
 
     /// Has the WebSockets close.
     pub(crate) fn leave(&self) {
-        self.0.lock().values().filter_map(|exchange| exchange.socket()).for_each(Socket::leave);
+        self.all.lock().values().filter_map(|exchange| exchange.socket()).for_each(Socket::leave);
     }
 
     /// Fails those that `chosen` chooses.
     pub(crate) fn fail(&self, status: StatusCode, chosen: impl Fn(&Exchange) -> bool) {
-        let mut failed: Vec<_> = self.0.lock().values().cloned().collect();
+        let mut failed: Vec<_> = self.all.lock().values().cloned().collect();
         failed.retain(|exchange| chosen(exchange));
         failed.iter().for_each(|exchange| exchange.fail(status));
     }

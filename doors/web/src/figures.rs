@@ -35,6 +35,7 @@ impl Figures {
             );
         };
         one("workers", "gauge", "Interpreters with the application.", fleet.count() as u64);
+        one("workers_ready", "gauge", "Workers that answer requests.", fleet.ready() as u64);
         one(
             "requests_waiting",
             "gauge",

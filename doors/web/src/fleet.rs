@@ -13,11 +13,13 @@ use hydrozoa::{Interpreter, Pool};
 use hyper::StatusCode;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// A command for the thread that replaces workers.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(crate) enum Command {
     Served { interpreter: String },
     /// A call into this interpreter goes on although it was interrupted.
     Stuck { interpreter: String },
+    /// The event loop of this interpreter runs nothing new.
+    Silent { interpreter: String },
     /// This interpreter has crashed.
     Crashed { interpreter: String, report: String },
     /// All workers are replaced, one after the other.
@@ -41,16 +45,26 @@ pub(crate) struct Fleet {
     pool: Mutex<Option<Pool>>,
     workers: Mutex<Vec<Arc<Worker>>>,
     queue: Arc<Queue<Job>>,
+    /// A worker has come into its place.
+    came: Notify,
+    /// Workers that have been replaced and still have requests.
+    leaving: Mutex<Vec<Weak<Worker>>>,
     /// Workers that have been replaced and have not ended.
-    leaving: Arc<AtomicUsize>,
+    ending: Arc<AtomicUsize>,
     pub(crate) replaced: AtomicU64,
 }
 
 /// Why a request has no worker.
-pub(crate) struct Full;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Too many others wait.
+    Full,
+    /// Each worker is being replaced. The next one is told by [`Fleet::ready_again`].
+    NoneReady,
+}
 
 /// How often silent event loops are looked for.
-const TICK: Duration = Duration::from_millis(500);
+const TICK: Duration = Duration::from_millis(250);
 
 /// The first wait after a worker could not be loaded; each further one is twice as long, up to [`LONGEST`].
 const RETRY: Duration = Duration::from_secs(1);
@@ -87,7 +101,9 @@ impl Fleet {
             pool: Mutex::new(Some(pool)),
             workers: Mutex::new(workers),
             queue,
-            leaving: Arc::default(),
+            came: Notify::new(),
+            leaving: Mutex::default(),
+            ending: Arc::default(),
             replaced: AtomicU64::new(0),
         })
     }
@@ -95,32 +111,38 @@ impl Fleet {
     /// Hands a request to a worker: WSGI's to any that is free, ASGI's to the least loaded.
     pub(crate) fn dispatch(
         &self,
-        exchange: Arc<Exchange>,
+        exchange: &Arc<Exchange>,
         asked: &Asked,
         place: &ListenerPlace,
         body: Option<Bytes>,
-    ) -> Result<(), Full> {
+    ) -> Result<(), Refusal> {
         let root = &self.context.settings.root_path;
         if self.interface == Interface::Wsgi {
             let (head, path) = asked.wsgi(root, body.as_ref());
-            return self.queue.add(Job { exchange, head, path, body }).map_err(|_| Full);
+            let exchange = Arc::clone(exchange);
+            return self.queue.add(Job { exchange, head, path, body }).map_err(|_| Refusal::Full);
         }
-        let scope = asked.asgi(place, root);
         let worker = {
             let workers = self.workers.lock();
-            let alive = workers.iter().filter(|worker| !worker.interpreter.has_crashed());
-            let least = alive.min_by_key(|worker| worker.exchanges.count());
-            let worker = least.cloned().ok_or(Full)?;
+            let least = workers.iter().filter(|worker| worker.is_ready());
+            let least = least.min_by_key(|worker| worker.exchanges.count());
+            let worker = least.cloned().ok_or(Refusal::NoneReady)?;
             if worker.exchanges.count() >= self.context.settings.concurrency {
-                return Err(Full);
+                return Err(Refusal::Full);
             }
             // A worker that is told to leave from now on waits for it.
-            worker.exchanges.add(&exchange);
+            worker.exchanges.add(exchange);
             worker
         };
-        let Some(asgi) = &worker.asgi else { return Err(Full) };
-        asgi::answer(&worker, asgi, &exchange, scope, body);
+        if let Some(asgi) = &worker.asgi {
+            asgi::answer(&worker, asgi, exchange, asked.asgi(place, root), body);
+        }
         Ok(())
+    }
+
+    /// Waits for the next worker that comes into its place. It counts from the call, not from the first poll.
+    pub(crate) fn ready_again(&self) -> Notified<'_> {
+        self.came.notified()
     }
 
     /// Requests that wait for a worker.
@@ -137,19 +159,25 @@ impl Fleet {
         self.workers.lock().len()
     }
 
+    /// Workers that answer requests.
+    pub(crate) fn ready(&self) -> usize {
+        self.workers.lock().iter().filter(|worker| worker.is_ready()).count()
+    }
+
     /// Replaces workers as it is told, until it is told to end.
     pub(crate) fn run(&self, commands: &Receiver<Command>) {
         let mut wanted: VecDeque<usize> = VecDeque::new();
         let mut failed: BTreeMap<usize, (Instant, Duration)> = BTreeMap::new();
         loop {
-            let pause = if wanted.is_empty() { TICK } else { Duration::ZERO };
+            let retry = failed.values().map(|(at, _)| at.saturating_duration_since(Instant::now()));
+            let pause =
+                if wanted.is_empty() { retry.min().unwrap_or(LONGEST) } else { Duration::ZERO };
             let command = match commands.recv_timeout(pause) {
                 Ok(Command::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(command) => Some(command),
                 Err(RecvTimeoutError::Timeout) => None,
             };
-            let found = command.map_or_else(|| self.silent(), |command| self.heard(command));
-            for index in found {
+            for index in command.map_or_else(Vec::new, |command| self.heard(command)) {
                 if !wanted.contains(&index) {
                     wanted.push_back(index);
                 }
@@ -188,7 +216,7 @@ impl Fleet {
                 tracing::info!("the workers are replaced, one after the other");
                 (0..self.count()).collect()
             }
-            Command::Served { interpreter } => {
+            Command::Served { interpreter } | Command::Silent { interpreter } => {
                 self.find(&interpreter).map(|(index, _)| index).into_iter().collect()
             }
             Command::Stuck { interpreter } => {
@@ -197,10 +225,6 @@ impl Fleet {
                     "worker {}: a request has exceeded --timeout, and does not react to its interruption: the worker is replaced",
                     worker.number()
                 );
-                let now = Instant::now();
-                worker.exchanges.fail(StatusCode::GATEWAY_TIMEOUT, |exchange| {
-                    exchange.deadline().is_some_and(|deadline| deadline <= now)
-                });
                 vec![index]
             }
             Command::Crashed { interpreter, report } => {
@@ -209,31 +233,38 @@ impl Fleet {
                 // Its threads take no further requests.
                 worker.leave();
                 self.queue.wake();
-                worker.exchanges.abandon(StatusCode::BAD_GATEWAY);
                 vec![index]
             }
             Command::End => Vec::new(),
         }
     }
 
-    /// Workers whose event loop runs nothing new for longer than it may.
-    fn silent(&self) -> Vec<usize> {
-        let Some(limit) = self.context.settings.timeout else { return Vec::new() };
-        let workers = self.workers.lock().clone();
-        let mut found = Vec::new();
-        for (index, worker) in workers.iter().enumerate() {
+    /// Has workers replaced whose event loop runs nothing new for longer than it may. The requests of those that leave fail, too.
+    fn look(&self, limit: Duration) {
+        let mut workers = self.workers.lock().clone();
+        workers.extend(self.leaving.lock().iter().filter_map(Weak::upgrade));
+        for worker in workers {
             let Some(asgi) = &worker.asgi else { continue };
-            if asgi.silence(worker.exchanges.count() > 0) > limit {
+            if asgi.silence(worker.exchanges.count() > 0) <= limit {
+                continue;
+            }
+            let is_new = {
+                // No request comes to it from now on.
+                let _dispatching = self.workers.lock();
+                worker.exchanges.give_up()
+            };
+            worker.exchanges.fail(StatusCode::GATEWAY_TIMEOUT, |_| true);
+            if is_new {
                 tracing::error!(
                     "worker {}: its event loop has run nothing new for {} s (--timeout): the application does not let go of it",
                     worker.number(),
                     limit.as_secs_f64()
                 );
-                worker.exchanges.fail(StatusCode::GATEWAY_TIMEOUT, |_| true);
-                found.push(index);
+                let interpreter = worker.interpreter.name().to_owned();
+                // Nobody hears it where the server ends.
+                drop(self.context.commands.send(Command::Silent { interpreter }));
             }
         }
-        found
     }
 
     /// Puts another worker in the place of one. The old one leaves when the new one serves.
@@ -258,6 +289,7 @@ impl Fleet {
             // The server has ended meanwhile.
             None => worker,
         };
+        self.came.notify_waiters();
         self.replaced.fetch_add(1, Ordering::Relaxed);
         self.dismiss(old, former);
         tracing::info!("worker {} is replaced", index + 1);
@@ -269,12 +301,17 @@ impl Fleet {
         worker.leave();
         self.queue.wake();
         let patience = self.context.settings.graceful_timeout;
-        let leaving = Arc::clone(&self.leaving);
-        leaving.fetch_add(1, Ordering::SeqCst);
+        {
+            let mut leaving = self.leaving.lock();
+            leaving.retain(|worker| worker.strong_count() > 0);
+            leaving.push(Arc::downgrade(&worker));
+        }
+        let ending = Arc::clone(&self.ending);
+        ending.fetch_add(1, Ordering::SeqCst);
         let end = move || {
             worker.end(patience);
             drop((worker, former));
-            leaving.fetch_sub(1, Ordering::SeqCst);
+            ending.fetch_sub(1, Ordering::SeqCst);
         };
         if let Err(error) = big_thread("leave", end) {
             tracing::error!("{error}");
@@ -298,7 +335,7 @@ impl Fleet {
                 Err(error) => tracing::error!("{error}"),
             }
         }
-        while self.leaving.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        while self.ending.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(10));
         }
         let pool = self.pool.lock().take();
@@ -308,6 +345,21 @@ impl Fleet {
             tracing::warn!("{}", trace(&error));
         }
     }
+}
+
+/// Looks for silent event loops, as long as there are workers. The thread that replaces workers may be busy with it for long.
+pub(crate) fn watch(fleet: &Arc<Fleet>) -> Result<(), Error> {
+    let limit = fleet.context.settings.timeout.filter(|_| fleet.interface == Interface::Asgi);
+    let Some(limit) = limit else { return Ok(()) };
+    let fleet = Arc::downgrade(fleet);
+    big_thread("watch", move || {
+        while let Some(fleet) = fleet.upgrade() {
+            fleet.look(limit);
+            drop(fleet);
+            thread::sleep(TICK);
+        }
+    })?;
+    Ok(())
 }
 
 /// A thread on which Python code may run.
@@ -326,14 +378,18 @@ pub(crate) fn reporting(
     commands: &Sender<Command>,
 ) -> hydrozoa::Builder {
     let (stuck, crashed) = (commands.clone(), commands.clone());
+    let roster = Arc::clone(&context.roster);
     let builder = builder.on_stuck(move |report| {
+        roster.stuck(&report.interpreter);
         drop(stuck.send(Command::Stuck { interpreter: report.interpreter.clone() }));
     });
     if !context.settings.contain_crashes {
         return builder;
     }
     let builder = builder.contain_crashes(true).replace_crashed(false);
+    let roster = Arc::clone(&context.roster);
     builder.on_crashed(move |interpreter, report| {
+        roster.crashed(interpreter.name());
         let (interpreter, report) = (interpreter.name().to_owned(), report.to_owned());
         drop(crashed.send(Command::Crashed { interpreter, report }));
     })

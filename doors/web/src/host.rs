@@ -2,6 +2,7 @@
 
 use crate::exchange::{BodyFault, Exchange, Exchanges, Sent};
 use crate::response::{self, Head};
+use crate::served::Served;
 use crate::websocket::{Decision, Event, Outgoing};
 use bytes::Bytes;
 use hydrozoa::convert::Value;
@@ -21,6 +22,7 @@ const MOST: usize = 64 << 10;
 #[derive(Clone)]
 pub(crate) struct Host {
     pub(crate) exchanges: Arc<Exchanges>,
+    pub(crate) served: Arc<Served>,
     /// Its timers wake the threads that wait for clients.
     pub(crate) runtime: Handle,
 }
@@ -180,20 +182,29 @@ impl Host {
 }
 
 impl Host {
-    /// `failed(number, path, traceback)` of ASGI: the application has raised.
-    pub(crate) fn failed<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+    /// `ended(number, path, traceback)` of ASGI: the application has returned, or raised with this traceback.
+    pub(crate) fn ended<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         let host = self.clone();
-        session.function("failed", move |session, arguments| {
-            let exchange = host.exchange(&arguments)?;
-            let behind = if exchange.is_over() { ", behind its response" } else { "" };
-            exchange.fail(StatusCode::INTERNAL_SERVER_ERROR);
-            let (path, traceback): (String, String) =
-                (arguments.extract(1)?, arguments.extract(2)?);
-            tracing::error!(
-                "worker {}: the application has raised for {path}{behind}:\n{}",
-                session.interpreter().index() + 1,
-                traceback.trim_end()
-            );
+        session.function("ended", move |session, arguments| {
+            // The server may have given it up.
+            let Ok(exchange) = host.exchange(&arguments) else { return session.none() };
+            if let Some(traceback) = arguments.extract::<Option<String>>(2)? {
+                let behind = if exchange.is_over() { ", behind its response" } else { "" };
+                let (number, path) =
+                    (session.interpreter().index() + 1, arguments.extract::<String>(1)?);
+                exchange.fail(StatusCode::INTERNAL_SERVER_ERROR);
+                tracing::error!(
+                    "worker {number}: the application has raised for {path}{behind}:\n{}",
+                    traceback.trim_end()
+                );
+            }
+            match exchange.socket() {
+                Some(socket) => socket.end(false),
+                // A coroutine that was cancelled has not answered.
+                None => exchange.fail(StatusCode::BAD_GATEWAY),
+            }
+            host.exchanges.remove(exchange.number);
+            host.served.count();
             session.none()
         })
     }

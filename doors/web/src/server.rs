@@ -11,6 +11,7 @@ use crate::worker::Context;
 use axum::Router;
 use axum::routing::get;
 use hydrozoa_server::http::Listener;
+use hyper::StatusCode;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -60,6 +61,7 @@ impl Server {
             settings: Arc::new(settings),
             runtime: runtime.clone(),
             commands: commands.clone(),
+            roster: Arc::default(),
         };
         let builder = builder.interpreters(context.settings.workers);
         let builder = match &context.settings.dense {
@@ -72,6 +74,7 @@ impl Server {
             pool.register_module(name, source).map_err(|error| Error::Workers(error.into()))?;
         }
         let fleet = Arc::new(Fleet::start(pool, context)?);
+        fleet::watch(&fleet)?;
         let manager = {
             let fleet = Arc::clone(&fleet);
             let named = thread::Builder::new().name("workers".to_owned()).stack_size(8 << 20);
@@ -95,8 +98,13 @@ impl Server {
     /// Answers questions about the server: `/healthz` and `/metrics`.
     pub fn admin(&self) -> Router {
         let (fleet, figures) = (Arc::clone(&self.fleet), Arc::clone(&self.figures));
+        let asked = Arc::clone(&self.fleet);
+        let health = async move || match asked.ready() {
+            0 => (StatusCode::SERVICE_UNAVAILABLE, "no worker answers requests\n"),
+            _ => (StatusCode::OK, "ok\n"),
+        };
         Router::new()
-            .route("/healthz", get(async || "ok\n"))
+            .route("/healthz", get(health))
             .route("/metrics", get(async move || figures.text(&fleet)))
     }
 

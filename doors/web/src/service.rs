@@ -4,7 +4,7 @@ use crate::access_log::{AccessLog, Record};
 use crate::body::{self, Received};
 use crate::exchange::{BodyFault, Exchange, LeftGuard};
 use crate::figures::Figures;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Refusal};
 use crate::forwarded::Scheme;
 use crate::request::{Asked, ListenerPlace};
 use crate::response::{Head, Reply, ResponseBody, Watch};
@@ -18,6 +18,7 @@ use hyper::header::{CONNECTION, EXPECT, HOST, HeaderValue, RETRY_AFTER};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use std::sync::Arc;
+use tokio::time::{Instant, timeout_at};
 
 /// Answers the requests of a listener by an application.
 #[derive(Clone)]
@@ -136,9 +137,7 @@ impl Service {
         let upgrade = asked.parts.extensions.remove::<OnUpgrade>();
         let (socket, mut connection) = websocket::pair();
         let exchange = Exchange::of_socket(socket);
-        let fleet = &self.0.fleet;
-        if fleet.dispatch(exchange, &asked, &self.0.place, None).is_err() {
-            self.0.figures.refuse();
+        if !self.dispatch(&exchange, &asked, None).await {
             return (Reply::problem(StatusCode::SERVICE_UNAVAILABLE), None, true);
         }
         let decision = (&mut connection.decision).await;
@@ -156,6 +155,24 @@ impl Service {
         }
     }
 
+    /// Hands a request to a worker. False if there is no room for it.
+    async fn dispatch(&self, exchange: &Arc<Exchange>, asked: &Asked, body: Option<Bytes>) -> bool {
+        let Shared { fleet, place, figures, .. } = &*self.0;
+        let deadline = Instant::now() + fleet.context.settings.graceful_timeout;
+        loop {
+            // Before the look: the next worker may come right behind it.
+            let ready_again = fleet.ready_again();
+            match fleet.dispatch(exchange, asked, place, body.clone()) {
+                Ok(()) => return true,
+                Err(Refusal::NoneReady) if timeout_at(deadline, ready_again).await.is_ok() => {}
+                Err(Refusal::Full | Refusal::NoneReady) => {
+                    figures.refuse();
+                    return false;
+                }
+            }
+        }
+    }
+
     /// The application's response, what notes that the client has left, and whether the connection must end.
     async fn ask(&self, asked: Asked, body: Body) -> (Reply, Option<LeftGuard>, bool) {
         let (pieces, whole) = match body::receive(body).await {
@@ -169,9 +186,7 @@ impl Service {
         let (exchange, reply) = Exchange::new(pieces, asked.is_head());
         // Dropped too if the client goes before there is a response.
         let left = LeftGuard(Arc::clone(&exchange));
-        let shared = &*self.0;
-        if shared.fleet.dispatch(exchange, &asked, &shared.place, whole).is_err() {
-            shared.figures.refuse();
+        if !self.dispatch(&exchange, &asked, whole).await {
             let mut reply = Reply::problem(StatusCode::SERVICE_UNAVAILABLE);
             reply.head.headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return (reply, Some(left), false);

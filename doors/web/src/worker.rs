@@ -5,10 +5,13 @@ use crate::error::{Error, trace};
 use crate::exchange::Exchanges;
 use crate::fleet::Command;
 use crate::host::Host;
+use crate::roster::Roster;
+use crate::served::Served;
 use crate::settings::{Interface, Settings};
 use hydrozoa::{Handle, Interpreter, Object, Session};
+use hyper::StatusCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -24,6 +27,7 @@ pub(crate) struct Context {
     pub(crate) settings: Arc<Settings>,
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) commands: Sender<Command>,
+    pub(crate) roster: Arc<Roster>,
 }
 
 /// An interpreter with the application.
@@ -36,9 +40,7 @@ pub(crate) struct Worker {
     /// Of an application of ASGI.
     pub(crate) asgi: Option<Asgi>,
     is_leaving: AtomicBool,
-    served: AtomicU64,
-    /// Requests after which it is replaced.
-    limit: Option<u64>,
+    pub(crate) served: Arc<Served>,
 }
 
 impl Worker {
@@ -46,7 +48,15 @@ impl Worker {
     pub(crate) fn load(interpreter: Interpreter, context: &Context) -> Result<Self, Error> {
         let settings = &context.settings;
         let exchanges: Arc<Exchanges> = Arc::default();
-        let host = Host { exchanges: exchanges.clone(), runtime: context.runtime.clone() };
+        context.roster.add(interpreter.name(), &exchanges);
+        let (most, jitter) = (settings.max_requests, settings.max_requests_jitter);
+        let served = Served::new(interpreter.name(), &context.commands, most, jitter);
+        let served = Arc::new(served);
+        let host = Host {
+            exchanges: exchanges.clone(),
+            served: served.clone(),
+            runtime: context.runtime.clone(),
+        };
         let session = interpreter.session();
         let raised = |error| of_load(&settings.application, error);
         let (application, interface) = application(&session, settings).map_err(raised)?;
@@ -60,10 +70,6 @@ impl Worker {
             }
         };
         drop(session);
-        let jitter = match settings.max_requests_jitter {
-            0 => 0,
-            most => fastrand::u64(0..=most),
-        };
         Ok(Self {
             context: context.clone(),
             interpreter,
@@ -71,8 +77,7 @@ impl Worker {
             exchanges,
             asgi,
             is_leaving: AtomicBool::new(false),
-            served: AtomicU64::new(0),
-            limit: settings.max_requests.map(|most| most.saturating_add(jitter)),
+            served,
         })
     }
 
@@ -89,20 +94,15 @@ impl Worker {
         self.is_leaving.load(Ordering::SeqCst)
     }
 
+    /// Whether it answers requests.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.exchanges.is_stuck() && !self.is_leaving() && !self.interpreter.has_crashed()
+    }
+
     /// It gets no further requests.
     pub(crate) fn leave(&self) {
         self.is_leaving.store(true, Ordering::SeqCst);
         self.exchanges.leave();
-    }
-
-    /// Counts a request, and asks for another worker after the last one.
-    pub(crate) fn count_request(&self) {
-        let served = self.served.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.limit == Some(served) {
-            let interpreter = self.interpreter.name().to_owned();
-            // Nobody hears it where the server ends.
-            drop(self.context.commands.send(Command::Served { interpreter }));
-        }
     }
 
     /// Waits for its requests, for so long at most, and has the application end. It must have been told to leave.
@@ -129,6 +129,13 @@ impl Worker {
                 trace(&error)
             );
         }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Those that are late end with the interpreter.
+        self.exchanges.abandon(StatusCode::BAD_GATEWAY);
     }
 }
 

@@ -84,7 +84,7 @@ fn answer(worker: &Worker, job: Job) {
     } else if !exchange.is_answered() {
         exchange.fail(StatusCode::INTERNAL_SERVER_ERROR);
     }
-    worker.count_request();
+    worker.served.count();
 }
 
 fn call(

@@ -1,6 +1,7 @@
 //! Numbers for an event loop, which any thread sends without the loop's GIL.
 
 use crate::object::Object;
+use crate::panics::contained;
 use crate::session::Session;
 use crate::{Error, Result};
 use hydrozoa_loader::LeafLock;
@@ -25,8 +26,15 @@ pub(super) struct Mailbox {
     letters: LeafLock<Letters>,
 }
 
-#[derive(Debug, Default)]
+/// Work for the loop's thread.
+pub(super) type Call = Box<dyn FnOnce(&Session) + Send>;
+
+#[derive(Default)]
 struct Letters {
+    /// No call is taken any more.
+    is_closed: bool,
+    /// Functions of the host to call.
+    calls: Vec<Call>,
     /// Tasks to start.
     starts: Vec<u64>,
     /// Tasks to cancel. None of them is started later.
@@ -37,6 +45,10 @@ struct Letters {
 
 impl Letters {
     fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.have_none_for_python()
+    }
+
+    fn have_none_for_python(&self) -> bool {
         self.starts.is_empty() && self.cancels.is_empty() && self.wakes.is_empty()
     }
 }
@@ -57,17 +69,48 @@ impl Mailbox {
         MAILBOXES.with(|mailboxes| mailboxes.get(&number).cloned())
     }
 
-    /// Its number, its descriptor, and the function that takes what was sent. The function keeps the mailbox.
+    /// Its number, its descriptor, and the function that makes the calls and gives the rest of what was sent. The function keeps the
+    /// mailbox.
     pub(super) fn for_python<'s>(
         self: &Arc<Self>,
         session: &'s Session,
     ) -> Result<(u64, i32, Object<'s>)> {
         let own = self.clone();
         let take = session.function("take", move |session, _| {
-            let Letters { starts, cancels, wakes } = own.take();
-            session.object_from(&(starts, cancels, wakes))
+            let mut letters = own.take();
+            for call in std::mem::take(&mut letters.calls) {
+                if let Err(text) = contained(|| call(session)) {
+                    tracing::error!(
+                        interpreter = %session.interpreter().name(),
+                        "a function that its event loop was to call has panicked: {text}"
+                    );
+                }
+            }
+            if letters.have_none_for_python() {
+                return session.none();
+            }
+            session.object_from(&(letters.starts, letters.cancels, letters.wakes))
         })?;
         Ok((self.number, self.event.as_raw_fd(), take))
+    }
+
+    /// Has the loop's thread call this. Gives it back if the loop has ended.
+    pub(super) fn call(&self, call: Call) -> Option<Call> {
+        let mut call = Some(call);
+        self.send(|letters| {
+            if !letters.is_closed {
+                letters.calls.extend(call.take());
+            }
+        });
+        call
+    }
+
+    /// Takes no further calls, and gives those that were not made.
+    pub(super) fn close(&self) -> Vec<Call> {
+        self.letters.with(|letters| {
+            letters.is_closed = true;
+            std::mem::take(&mut letters.calls)
+        })
     }
 
     pub(super) fn start(&self, task: u64) {
@@ -83,12 +126,12 @@ impl Mailbox {
     }
 
     fn send(&self, add: impl FnOnce(&mut Letters)) {
-        let was_empty = self.letters.with(|letters| {
+        let is_first = self.letters.with(|letters| {
             let was_empty = letters.is_empty();
             add(letters);
-            was_empty
+            was_empty && !letters.is_empty()
         });
-        if was_empty {
+        if is_first {
             self.ring();
         }
     }
@@ -103,7 +146,10 @@ impl Mailbox {
         // Before looking at the letters: one sent after that look makes the descriptor readable again. It fails if
         // it was not readable.
         let _ = (&self.event).read(&mut [0; 8]);
-        self.letters.with(std::mem::take)
+        self.letters.with(|letters| {
+            let is_closed = letters.is_closed;
+            std::mem::replace(letters, Letters { is_closed, ..Letters::default() })
+        })
     }
 }
 

@@ -108,6 +108,33 @@ impl EventLoop {
     }
 }
 
+impl EventLoop {
+    /// Has the loop's thread call a function soon, as `loop.call_soon_threadsafe` has it call one of Python.
+    ///
+    /// It is called under the GIL, with asyncio's loop running, and in no task. This returns at once: it waits for no GIL. It costs less than
+    /// [`EventLoop::spawn`], as it makes neither a task of asyncio nor a future.
+    ///
+    /// The function must not wait: meanwhile no coroutine goes on. A panic is reported by `tracing`. When the interpreter has begun to
+    /// end, or has crashed, the function is dropped.
+    ///
+    /// ```no_run
+    /// # fn f(pool: &hydrozoa::Pool, handler: hydrozoa::Handle) -> hydrozoa::Result<()> {
+    /// let events = pool.interpreters()[0].event_loop()?;
+    /// events.call_soon(move |session| {
+    ///     if let Err(error) = handler.attach(session).and_then(|handler| handler.call(("ping",))) {
+    ///         eprintln!("{error}");
+    ///     }
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn call_soon<F>(&self, function: F)
+    where
+        F: FnOnce(&Session) + Send + 'static,
+    {
+        drop(self.0.mailbox.call(Box::new(function)));
+    }
+}
+
 impl fmt::Debug for EventLoop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "<the event loop of {}>", self.0.interpreter)
@@ -169,6 +196,7 @@ impl Shared {
         for job in self.jobs.with(Option::take).unwrap_or_default().into_values() {
             self.refuse(job);
         }
+        drop(self.mailbox.close());
     }
 
     /// Resolves all futures: the interpreter has crashed.
@@ -228,7 +256,9 @@ struct Attached(Arc<Shared>);
 
 impl Companion for Attached {
     fn crashed(&self) {
-        // The loop's thread finds it when it enters.
+        // It may be in code that does not return.
+        drop(self.0.mailbox.close());
+        // The loop's thread finds the crash when it enters.
         self.0.mailbox.ring();
     }
 }

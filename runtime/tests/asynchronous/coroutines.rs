@@ -4,7 +4,7 @@ use crate::pythons::each_pool_alone;
 use crate::{block_on, double, each, run, wait_for};
 use hydrozoa::{Error, Handle, Session, Task};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -196,5 +196,41 @@ fn each_coroutine_has_a_context_of_its_own() {
             assert_eq!(block_on(named).unwrap(), "mine");
             assert_eq!(block_on(run::<String>(events, code, "current")).unwrap(), "none");
         });
+    });
+}
+
+#[test]
+fn functions_that_the_loop_is_to_call_run_on_its_thread_in_their_order_and_start_tasks() {
+    each(|_, code, events| {
+        let (sender, called) = mpsc::channel();
+        for number in 0..100_usize {
+            let (sender, code) = (sender.clone(), code.clone());
+            events.call_soon(move |session| {
+                assert!(number != 50, "on purpose");
+                let call = || {
+                    let asyncio = session.import("asyncio")?;
+                    let coroutine = code.attach(session)?.call_method("double", (number,))?;
+                    let task = asyncio.call_method("ensure_future", (coroutine,))?;
+                    asyncio.call_method("get_running_loop", ())?;
+                    Ok::<_, hydrozoa::Error>((
+                        asyncio.call_method("current_task", ())?.is_none(),
+                        task.keep(),
+                    ))
+                };
+                sender.send((number, std::thread::current().id(), call().unwrap())).unwrap();
+            });
+        }
+        drop(sender);
+        let called: Vec<_> = called.iter().collect();
+        // The panic of one is its own.
+        assert_eq!(
+            called.iter().map(|it| it.0).collect::<Vec<_>>(),
+            (0..50).chain(51..100).collect::<Vec<_>>()
+        );
+        assert!(called.iter().all(|it| it.1 == called[0].1 && it.2.0));
+        let task = called[98].2.1.clone();
+        let doubled: i64 =
+            block_on(events.spawn(move |session| Ok(task.attach(session)?))).unwrap();
+        assert_eq!(doubled, 198);
     });
 }

@@ -44,6 +44,9 @@ async def wait(path):
             assert!(matches!(error, Error::Ended { .. }), "{error:?}");
         }
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "x".repeat(20));
+        let (sender, called) = mpsc::channel();
+        events.call_soon(move |_| sender.send(()).unwrap());
+        assert!(called.recv().is_err(), "a function that is not called is dropped");
         let error = block_on(spawn()).unwrap_err();
         assert!(error.to_string().starts_with("interpreter 0 has ended"), "{error}");
     });

@@ -114,6 +114,13 @@ impl<S: Read + Write> Client<S> {
         Ok(answer)
     }
 
+    /// A request of a target, and its response, if it comes.
+    pub fn try_get(&mut self, target: &str) -> io::Result<Answer> {
+        self.stream
+            .write_all(format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n").as_bytes())?;
+        self.answer(false)
+    }
+
     /// A request by these bytes, and its response.
     pub fn ask(&mut self, bytes: &[u8]) -> Answer {
         self.send(bytes);

@@ -10,5 +10,6 @@ mod network;
 mod process;
 mod rules;
 mod smuggling;
+mod upheaval;
 mod websockets;
 mod wsgi;

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import ctypes
 import json
 import time
 
@@ -39,6 +40,12 @@ async def application(scope, receive, send):
     elif path == "/block":
         time.sleep(float(scope["query_string"]))
         await answer(send, b"blocked")
+    elif path == "/stuck":
+        ctypes.PyDLL(None).sleep(3)
+    elif path == "/memory":
+        bytearray(1 << 46)
+    elif path == "/crash":
+        ctypes.string_at(0)
     elif path == "/wait":
         # Until the client has gone.
         await receive()

@@ -98,6 +98,8 @@ def application(environ, start_response):
         import ctypes
 
         ctypes.PyDLL(None).sleep(3)
+    if path == "/memory":
+        bytearray(1 << 46)
     if path == "/crash":
         import ctypes
 
