@@ -4,6 +4,7 @@ use crate::asgi;
 use crate::error::{Error, trace};
 use crate::exchange::Exchange;
 use crate::queue::Queue;
+use crate::replacements::Replacements;
 use crate::request::{Asked, ListenerPlace};
 use crate::settings::Interface;
 use crate::worker::{Context, Worker};
@@ -12,7 +13,6 @@ use bytes::Bytes;
 use hydrozoa::{Interpreter, Pool};
 use hyper::StatusCode;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -28,8 +28,8 @@ pub(crate) enum Command {
     Stuck { interpreter: String },
     /// This interpreter has crashed.
     Crashed { interpreter: String, report: String },
-    /// All workers are replaced, one after the other.
-    Reload,
+    /// All workers are replaced, one after the other. With `once`, a failure is not tried again.
+    Reload { once: bool },
     /// The server ends.
     End,
 }
@@ -51,10 +51,6 @@ pub(crate) struct Full;
 
 /// How often silent event loops are looked for.
 const TICK: Duration = Duration::from_millis(500);
-
-/// The first wait after a worker could not be loaded; each further one is twice as long, up to [`LONGEST`].
-const RETRY: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
 
 impl Fleet {
     /// Loads the application into each interpreter: into the first one alone, whose errors are those of all.
@@ -139,36 +135,23 @@ impl Fleet {
 
     /// Replaces workers as it is told, until it is told to end.
     pub(crate) fn run(&self, commands: &Receiver<Command>) {
-        let mut wanted: VecDeque<usize> = VecDeque::new();
-        let mut failed: BTreeMap<usize, (Instant, Duration)> = BTreeMap::new();
+        let mut replacements = Replacements::default();
         loop {
-            let pause = if wanted.is_empty() { TICK } else { Duration::ZERO };
+            let pause = if replacements.is_urgent() { Duration::ZERO } else { TICK };
             let command = match commands.recv_timeout(pause) {
                 Ok(Command::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(command) => Some(command),
                 Err(RecvTimeoutError::Timeout) => None,
             };
+            let once = matches!(command, Some(Command::Reload { once: true }));
             let found = command.map_or_else(|| self.silent(), |command| self.heard(command));
-            for index in found {
-                if !wanted.contains(&index) {
-                    wanted.push_back(index);
-                }
-            }
-            let now = Instant::now();
-            let due = failed.iter().find(|(_, (at, _))| *at <= now).map(|(index, _)| *index);
-            let Some(index) = wanted.pop_front().or(due) else { continue };
+            replacements.want(found, once);
+            let Some(index) = replacements.next(Instant::now()) else { continue };
             match self.replace(index) {
-                Ok(()) => drop(failed.remove(&index)),
+                Ok(()) => replacements.succeeded(index),
                 Err(error) => {
-                    let before = failed.get(&index).map(|(_, pause)| (*pause * 2).min(LONGEST));
-                    let pause = before.unwrap_or(RETRY);
-                    tracing::error!(
-                        "worker {} cannot be replaced; the next attempt is in {} s: {error}{}",
-                        index + 1,
-                        pause.as_secs(),
-                        error.traceback().map(|text| format!("\n{text}")).unwrap_or_default()
-                    );
-                    failed.insert(index, (Instant::now() + pause, pause));
+                    let pause = replacements.failed(index, Instant::now());
+                    report(index, &error, pause);
                 }
             }
         }
@@ -184,7 +167,7 @@ impl Fleet {
     /// The workers that a command wants replaced.
     fn heard(&self, command: Command) -> Vec<usize> {
         match command {
-            Command::Reload => {
+            Command::Reload { .. } => {
                 tracing::info!("the workers are replaced, one after the other");
                 (0..self.count()).collect()
             }
@@ -307,6 +290,21 @@ impl Fleet {
         {
             tracing::warn!("{}", trace(&error));
         }
+    }
+}
+
+/// Says why a worker could not be replaced, and how long the next attempt waits.
+fn report(index: usize, error: &Error, pause: Option<Duration>) {
+    let traceback = error.traceback().map(|text| format!("\n{text}")).unwrap_or_default();
+    match pause {
+        Some(pause) => tracing::error!(
+            "worker {} cannot be replaced; the next attempt is in {} s: {error}{traceback}",
+            index + 1,
+            pause.as_secs()
+        ),
+        None => tracing::error!(
+            "the workers serve the former application until the next change: {error}{traceback}"
+        ),
     }
 }
 

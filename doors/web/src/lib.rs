@@ -4,7 +4,7 @@
 //!
 //! | files | hold |
 //! |---|---|
-//! | `settings`, `error`, `forwarded`, `queue` | what a server is told, and its errors; who the client is; requests that wait |
+//! | `settings`, `error`, `forwarded`, `queue`, `replacements` | what a server is told, and its errors; who the client is; requests that wait; workers that are to be replaced |
 //! | `response`, `websocket`, `exchange`, `request`, `body` | a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
 //! | `host`, `worker`, `wsgi`, `asgi`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; all workers, and their replacement |
 //! | `access_log`, `figures`, `service`, `server` | what is logged and counted; from a connection to a worker and back; all together |
@@ -21,6 +21,7 @@ mod fleet;
 mod forwarded;
 mod host;
 mod queue;
+mod replacements;
 mod request;
 mod response;
 mod server;

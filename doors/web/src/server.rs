@@ -36,10 +36,15 @@ pub struct Server {
 pub struct Reload(Sender<Command>);
 
 impl Reload {
-    /// Begins. The requests under way go on, and none is refused.
+    /// Begins. The requests under way go on, and none is refused. An application that cannot be loaded is tried again.
     pub fn begin(&self) {
         // Nobody hears it where the server ends.
-        drop(self.0.send(Command::Reload));
+        drop(self.0.send(Command::Reload { once: false }));
+    }
+
+    /// The same for an application that is being written: if it cannot be loaded, the workers stay until the next call.
+    pub fn begin_once(&self) {
+        drop(self.0.send(Command::Reload { once: true }));
     }
 }
 

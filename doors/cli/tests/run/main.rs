@@ -8,6 +8,7 @@ mod life;
 mod messages;
 mod network;
 mod process;
+mod reloading;
 mod rules;
 mod smuggling;
 mod websockets;
