@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Command {
     /// The worker of this interpreter has served its requests.
     Served { interpreter: String },
+    /// The worker of this interpreter takes more memory than it may.
+    Outgrown { interpreter: String, taken: usize },
     /// A call into this interpreter goes on although it was interrupted.
     Stuck { interpreter: String },
     /// This interpreter has crashed.
@@ -173,6 +175,15 @@ impl Fleet {
             }
             Command::Served { interpreter } => {
                 self.find(&interpreter).map(|(index, _)| index).into_iter().collect()
+            }
+            Command::Outgrown { interpreter, taken } => {
+                let Some((index, worker)) = self.find(&interpreter) else { return Vec::new() };
+                tracing::warn!(
+                    "worker {} takes {} MiB, more than --max-memory: it is replaced",
+                    worker.number(),
+                    taken >> 20
+                );
+                vec![index]
             }
             Command::Stuck { interpreter } => {
                 let Some((index, worker)) = self.find(&interpreter) else { return Vec::new() };

@@ -37,6 +37,8 @@ pub(crate) struct Worker {
     pub(crate) asgi: Option<Asgi>,
     is_leaving: AtomicBool,
     served: AtomicU64,
+    /// It takes more memory than it may, and another worker is asked for.
+    is_outgrown: AtomicBool,
     /// Requests after which it is replaced.
     limit: Option<u64>,
 }
@@ -60,6 +62,12 @@ impl Worker {
             }
         };
         drop(session);
+        let taken = interpreter.memory_taken();
+        if let Some(most) = settings.max_memory
+            && taken > most
+        {
+            return Err(Error::Memory { application: settings.application.clone(), taken, most });
+        }
         let jitter = match settings.max_requests_jitter {
             0 => 0,
             most => fastrand::u64(0..=most),
@@ -72,6 +80,7 @@ impl Worker {
             asgi,
             is_leaving: AtomicBool::new(false),
             served: AtomicU64::new(0),
+            is_outgrown: AtomicBool::new(false),
             limit: settings.max_requests.map(|most| most.saturating_add(jitter)),
         })
     }
@@ -102,6 +111,13 @@ impl Worker {
             let interpreter = self.interpreter.name().to_owned();
             // Nobody hears it where the server ends.
             drop(self.context.commands.send(Command::Served { interpreter }));
+        }
+        if let Some(most) = self.context.settings.max_memory {
+            let taken = self.interpreter.memory_taken();
+            if taken > most && !self.is_outgrown.swap(true, Ordering::Relaxed) {
+                let interpreter = self.interpreter.name().to_owned();
+                drop(self.context.commands.send(Command::Outgrown { interpreter, taken }));
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use hydrozoa_web::{Lifespan, Settings};
 
-use crate::{count, dense};
+use crate::{bytes, count, dense};
 
 #[derive(clap::Args)]
 #[command(next_help_heading = "Workers")]
@@ -41,6 +41,10 @@ pub struct Workers {
     /// Add up to so many to --max-requests, by chance for each worker
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_requests_jitter: u64,
+    /// Replace a worker that has taken more memory than this when a request ends, such as 500M; 0 for never. The new one is ready before
+    /// the old one leaves
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
+    max_memory: usize,
     /// Make a crash in native code an error of the worker's requests, and replace the worker. Without it a crash ends the server
     #[arg(long)]
     contain_crashes: bool,
@@ -72,6 +76,7 @@ impl Workers {
         settings.graceful_timeout = self.graceful_timeout;
         settings.max_requests = Some(self.max_requests).filter(|most| *most > 0);
         settings.max_requests_jitter = self.max_requests_jitter;
+        settings.max_memory = Some(self.max_memory).filter(|most| *most > 0);
         settings.contain_crashes = self.contain_crashes;
         settings.lifespan = match self.lifespan {
             Takes::Auto => Lifespan::Auto,

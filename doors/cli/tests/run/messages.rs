@@ -65,6 +65,8 @@ fn options_that_cannot_be_met_are_refused_in_words() {
         (&["--reload", "--reload-dir", "/nowhere"], "--reload-dir: /nowhere is not a folder"),
         (&["--reload", "--reload-exclude", "["], "--reload-exclude"),
         (&["--workers", "0"], "a number from 1"),
+        (&["--max-memory", "much"], "a number of bytes, such as 1000000 or 500M"),
+        (&["--max-memory", "1M"], "bytes as soon as it is loaded, and --max-memory is 1048576"),
     ] {
         let log = refused("plain", options);
         assert!(log.contains(words), "{options:?}: {log}");

@@ -7,6 +7,7 @@ import time
 
 request = contextvars.ContextVar("request", default=None)
 seen = []
+kept = []
 
 
 async def application(scope, receive, send):
@@ -51,6 +52,9 @@ async def application(scope, receive, send):
         seen.append("endless")
     elif path == "/seen":
         await answer(send, json.dumps(seen).encode())
+    elif path == "/keep":
+        kept.append(bytes(int(scope["query_string"])))
+        await answer(send, str(len(kept)).encode())
     elif path == "/raise":
         raise LookupError("raised on purpose")
     elif path == "/raise-in-pieces":

@@ -9,6 +9,7 @@ from wsgiref.validate import validator
 
 closed = 0
 served = 0
+kept = []
 
 
 class Pieces:
@@ -102,6 +103,10 @@ def application(environ, start_response):
         import ctypes
 
         ctypes.string_at(0)
+    if path == "/keep":
+        kept.append(bytes(int(environ["QUERY_STRING"])))
+        start_response("200 OK", text)
+        return [str(len(kept)).encode()]
     if path == "/variable":
         start_response("200 OK", text)
         return [os.environ.get("OF_THE_TEST", "none").encode()]
