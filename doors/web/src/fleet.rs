@@ -6,6 +6,7 @@ use crate::exchange::Exchange;
 use crate::queue::Queue;
 use crate::replacements::Replacements;
 use crate::request::{Asked, ListenerPlace};
+use crate::scrape::{self, Departed, Moment};
 use crate::settings::Interface;
 use crate::worker::{Context, Worker};
 use crate::wsgi::{self, Job};
@@ -43,6 +44,8 @@ pub(crate) struct Fleet {
     pool: Mutex<Option<Pool>>,
     workers: Mutex<Vec<Arc<Worker>>>,
     queue: Arc<Queue<Job>>,
+    /// Taken before `workers`.
+    departed: Arc<Mutex<Departed>>,
     /// Workers that have been replaced and have not ended.
     leaving: Arc<AtomicUsize>,
     pub(crate) replaced: AtomicU64,
@@ -85,6 +88,7 @@ impl Fleet {
             pool: Mutex::new(Some(pool)),
             workers: Mutex::new(workers),
             queue,
+            departed: Arc::default(),
             leaving: Arc::default(),
             replaced: AtomicU64::new(0),
         })
@@ -129,6 +133,13 @@ impl Fleet {
     /// Requests that workers have.
     pub(crate) fn under_way(&self) -> usize {
         self.workers.lock().iter().map(|worker| worker.exchanges.count()).sum()
+    }
+
+    /// The workers, of which a scrape is made.
+    pub(crate) fn moment(&self) -> Moment {
+        let departed = self.departed.lock();
+        let workers = self.workers.lock().clone();
+        departed.moment(workers)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -247,10 +258,15 @@ impl Fleet {
         if self.interface == Interface::Wsgi {
             wsgi::start(&worker, &self.queue)?;
         }
-        let old = match self.workers.lock().get_mut(index) {
-            Some(place) => std::mem::replace(place, worker),
-            // The server has ended meanwhile.
-            None => worker,
+        let old = {
+            let mut departed = self.departed.lock();
+            let old = match self.workers.lock().get_mut(index) {
+                Some(place) => std::mem::replace(place, worker),
+                // The server has ended meanwhile.
+                None => worker,
+            };
+            departed.leaves(&old);
+            old
         };
         self.replaced.fetch_add(1, Ordering::Relaxed);
         self.dismiss(old, former);
@@ -263,10 +279,14 @@ impl Fleet {
         worker.leave();
         self.queue.wake();
         let patience = self.context.settings.graceful_timeout;
-        let leaving = Arc::clone(&self.leaving);
+        let (leaving, departed) = (Arc::clone(&self.leaving), Arc::clone(&self.departed));
+        let runtime = self.context.runtime.clone();
         leaving.fetch_add(1, Ordering::SeqCst);
         let end = move || {
             worker.end(patience);
+            let counts = runtime.block_on(scrape::last_counts(&worker));
+            departed.lock().note(&worker, &counts);
+            Departed::wait_for_scrapes(&worker);
             drop((worker, former));
             leaving.fetch_sub(1, Ordering::SeqCst);
         };
@@ -320,7 +340,7 @@ fn report(index: usize, error: &Error, pause: Option<Duration>) {
 }
 
 /// A thread on which Python code may run.
-fn big_thread<T: Send + 'static>(
+pub(crate) fn big_thread<T: Send + 'static>(
     name: &str,
     action: impl FnOnce() -> T + Send + 'static,
 ) -> Result<thread::JoinHandle<T>, Error> {

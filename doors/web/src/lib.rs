@@ -7,6 +7,7 @@
 //! | `settings`, `error`, `forwarded`, `queue`, `replacements` | what a server is told, and its errors; who the client is; requests that wait; workers that are to be replaced |
 //! | `response`, `websocket`, `exchange`, `request`, `body` | a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
 //! | `host`, `worker`, `wsgi`, `asgi`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; all workers, and their replacement |
+//! | `exposition`, `scrape` | what applications count with prometheus_client, in all workers |
 //! | `access_log`, `figures`, `service`, `server` | what is logged and counted; from a connection to a worker and back; all together |
 
 #![warn(missing_docs)]
@@ -16,6 +17,7 @@ mod asgi;
 mod body;
 mod error;
 mod exchange;
+mod exposition;
 mod figures;
 mod fleet;
 mod forwarded;
@@ -24,6 +26,7 @@ mod queue;
 mod replacements;
 mod request;
 mod response;
+mod scrape;
 mod server;
 mod service;
 mod settings;

@@ -11,17 +11,22 @@ use crate::worker::Context;
 use axum::Router;
 use axum::routing::get;
 use hydrozoa_server::http::Listener;
+use hyper::header::CONTENT_TYPE;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 /// The modules of Python that each worker has.
-const MODULES: [(&str, &str); 3] = [
+const MODULES: [(&str, &str); 4] = [
     ("_hydrozoa_web", include_str!("../python/_hydrozoa_web.py")),
     ("_hydrozoa_wsgi", include_str!("../python/_hydrozoa_wsgi.py")),
     ("_hydrozoa_asgi", include_str!("../python/_hydrozoa_asgi.py")),
+    ("_hydrozoa_metrics", include_str!("../python/_hydrozoa_metrics.py")),
 ];
+
+/// Prometheus' text format.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// An application with its workers.
 pub struct Server {
@@ -100,9 +105,8 @@ impl Server {
     /// Answers questions about the server: `/healthz` and `/metrics`.
     pub fn admin(&self) -> Router {
         let (fleet, figures) = (Arc::clone(&self.fleet), Arc::clone(&self.figures));
-        Router::new()
-            .route("/healthz", get(async || "ok\n"))
-            .route("/metrics", get(async move || figures.text(&fleet)))
+        let metrics = async move || ([(CONTENT_TYPE, PROMETHEUS)], figures.text(&fleet).await);
+        Router::new().route("/healthz", get(async || "ok\n")).route("/metrics", get(metrics))
     }
 
     /// A handle that has the workers replaced.

@@ -5,6 +5,7 @@ use crate::error::{Error, trace};
 use crate::exchange::Exchanges;
 use crate::fleet::Command;
 use crate::host::Host;
+use crate::scrape::Answers;
 use crate::settings::{Interface, Settings};
 use hydrozoa::{Handle, Interpreter, Object, Session};
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub(crate) struct Worker {
     pub(crate) exchanges: Arc<Exchanges>,
     /// Of an application of ASGI.
     pub(crate) asgi: Option<Asgi>,
+    pub(crate) answers: Answers,
     is_leaving: AtomicBool,
     served: AtomicU64,
     /// It takes more memory than it may, and another worker is asked for.
@@ -78,6 +80,7 @@ impl Worker {
             handle,
             exchanges,
             asgi,
+            answers: Answers::default(),
             is_leaving: AtomicBool::new(false),
             served: AtomicU64::new(0),
             is_outgrown: AtomicBool::new(false),

@@ -9,10 +9,15 @@ fn served(application: &str) -> Server {
     served_with(application, &[])
 }
 
-fn served_with(application: &str, options: &[&str]) -> Server {
-    let venv = std::env::var("HYDROZOA_TEST_WEB").expect(
-        "HYDROZOA_TEST_WEB is a virtual environment with Flask, Django and FastAPI: `cargo xtask test` makes it",
-    );
+/// The environment.
+pub fn venv() -> String {
+    std::env::var("HYDROZOA_TEST_WEB").expect(
+        "HYDROZOA_TEST_WEB is a virtual environment with Flask, Django, FastAPI and prometheus_client: `cargo xtask test` makes it",
+    )
+}
+
+pub fn served_with(application: &str, options: &[&str]) -> Server {
+    let venv = venv();
     let all = [&["--workers", "2", "--venv", &venv], options].concat();
     Server::start(application, &all)
 }

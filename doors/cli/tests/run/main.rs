@@ -6,6 +6,7 @@ mod clients;
 mod frameworks;
 mod life;
 mod messages;
+mod metrics;
 mod network;
 mod process;
 mod reloading;
