@@ -1,17 +1,19 @@
 """The side of ASGI 3 that lies in a worker, on its event loop.
 
 The host's functions: `receive` gives bytes of the request's body, or an awaitable of them; `reply` begins the response, and `send`
-goes on with it: that gives None, an awaitable that waits until the client has read, or True if it has gone. `left` gives an awaitable
+goes on with it: that gives None, an awaitable that waits until the client has read, or True if it has gone. `send_path` begins a
+response whose body is a file, and gives an awaitable. `left` gives an awaitable
 of the client's end.
 """
 
 import asyncio
+import os
 
 _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT = {"type": "http.disconnect"}
 
 
-def _exchanges(receive_body, reply, send_body, left):
+def _exchanges(receive_body, reply, send_body, send_path, left):
     """The class of requests with their responses."""
 
     class Exchange:
@@ -67,6 +69,11 @@ def _exchanges(receive_body, reply, send_body, left):
                     raise RuntimeError("http.response.start was sent twice")
                 self.fields = [part for name, value in message.get("headers", ()) for part in (bytes(name), bytes(value))]
                 self.status = message["status"]
+            elif kind == "http.response.pathsend":
+                if self.fields is None:
+                    raise RuntimeError("http.response.pathsend was sent before http.response.start, or behind the body")
+                await send_path(self.number, self.status, b"\n".join(self.fields), len(self.fields), os.fsencode(message["path"]))
+                self.fields, self.is_over = None, True
             else:
                 raise RuntimeError(f"a response has no message of the type {kind!r}")
 
@@ -131,9 +138,9 @@ def _sockets(take, accept, deliver):
     return Socket
 
 
-def handler(application, root_path, state, receive_body, reply, send_body, left, failed, of_sockets):
+def handler(application, root_path, state, receive_body, reply, senders, left, failed, of_sockets):
     """The function that makes the coroutine which answers a request."""
-    Exchange = _exchanges(receive_body, reply, send_body, left)
+    Exchange = _exchanges(receive_body, reply, *senders, left)
     Socket = _sockets(*of_sockets)
 
     async def answer(number, version, method, scheme, path, raw_path, query, fields, client, server, body):
@@ -153,12 +160,13 @@ def handler(application, root_path, state, receive_body, reply, send_body, left,
             "client": _address(client),
             "server": _address(server),
             "state": state.copy(),
-            "extensions": {},
+            "extensions": {"http.response.pathsend": {}},
         }
         if not method:
             # A WebSocket.
             del scope["method"]
             scope["type"] = "websocket"
+            scope["extensions"] = {}
             scope["scheme"] = "wss" if scheme == "https" else "ws"
             offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
             scope["subprotocols"] = [name.strip() for name in b",".join(offered).decode("latin-1").split(",") if name.strip()]

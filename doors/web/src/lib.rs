@@ -5,7 +5,7 @@
 //! | files | hold |
 //! |---|---|
 //! | `settings`, `error`, `forwarded`, `queue`, `replacements` | what a server is told, and its errors; who the client is; requests that wait; workers that are to be replaced |
-//! | `response`, `websocket`, `exchange`, `request`, `body` | a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
+//! | `file`, `response`, `websocket`, `exchange`, `request`, `body` | a file as a body; a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
 //! | `host`, `worker`, `wsgi`, `asgi`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; all workers, and their replacement |
 //! | `exposition`, `scrape` | what applications count with prometheus_client, in all workers |
 //! | `access_log`, `figures`, `service`, `server` | what is logged and counted; from a connection to a worker and back; all together |
@@ -19,6 +19,7 @@ mod error;
 mod exchange;
 mod exposition;
 mod figures;
+mod file;
 mod fleet;
 mod forwarded;
 mod host;

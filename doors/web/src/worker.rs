@@ -192,5 +192,6 @@ fn wsgi(
     let base = wsgi.call_method("base", (&*settings.root_path, threads, workers, software))?;
     let (read, reply) = (host.read(session)?, host.reply(session, true)?);
     let (send, finish) = (host.send(session)?, host.finish(session)?);
-    Ok(wsgi.call_method("handler", (application, base, read, reply, send, finish))?.keep())
+    let arguments = (application, base, read, reply, send, finish, host.reply_file(session)?);
+    Ok(wsgi.call_method("handler", arguments)?.keep())
 }

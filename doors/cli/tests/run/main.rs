@@ -3,6 +3,7 @@
 mod asgi;
 mod client;
 mod clients;
+mod files;
 mod frameworks;
 mod life;
 mod messages;

@@ -52,6 +52,9 @@ async def application(scope, receive, send):
         seen.append("endless")
     elif path == "/seen":
         await answer(send, json.dumps(seen).encode())
+    elif path == "/send":
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.pathsend", "path": scope["query_string"].decode()})
     elif path == "/keep":
         kept.append(bytes(int(scope["query_string"])))
         await answer(send, str(len(kept)).encode())
