@@ -45,6 +45,11 @@ impl MemoryLimit {
         may
     }
 
+    /// Bytes that are taken.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Counts so many bytes, which were taken, no more.
     pub fn give_back(&self, bytes: usize) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);

@@ -103,3 +103,22 @@ fn an_interpreter_that_cannot_start_below_its_ceiling_says_so() {
         }
     });
 }
+
+#[test]
+fn the_memory_that_is_taken_is_told_without_a_limit() {
+    alone(PATIENCE, || {
+        for builder in builders(2) {
+            let pool = builder.build().unwrap();
+            pool.register_module("keeps", "kept = []\ndef keep(size): kept.append(bytes(size))")
+                .unwrap();
+            let [one, other] = [0, 1].map(|index| pool.acquire_on(index).unwrap());
+            let taken = |session: &Session| session.interpreter().memory_taken();
+            let before = (taken(&one), taken(&other));
+            assert!((1 << 20..64 << 20).contains(&before.0), "{before:?}");
+            one.import("keeps").unwrap().call_method("keep", (50_000_000,)).unwrap();
+            let more = taken(&one) - before.0;
+            assert!((50_000_000..55_000_000).contains(&more), "{more}");
+            assert_eq!(taken(&other), before.1);
+        }
+    });
+}

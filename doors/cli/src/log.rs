@@ -1,4 +1,4 @@
-//! The log of `hydrozoa serve`.
+//! The log of `hydrozoa serve` and `hydrozoa run`.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::{panic, thread};
 
 use anyhow::{Context, Result};
-use clap::ArgAction;
+use clap::{ArgAction, ValueEnum};
 use hydrozoa_server::Log;
 use tracing::level_filters::LevelFilter;
 
@@ -27,9 +27,20 @@ pub struct LogOptions {
     /// Log errors
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     log_error: bool,
+    /// The form of the log's lines
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
     /// Log to this file, not to standard error
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// The time, the level and a text, which may have several lines
+    Text,
+    /// An object of JSON on each line: timestamp, level, message, and fields
+    Json,
 }
 
 impl LogOptions {
@@ -50,7 +61,14 @@ impl LogOptions {
         };
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt().with_max_level(level).with_target(false);
-        subscriber.with_ansi(false).with_writer(move || writer.clone()).init();
+        let subscriber = subscriber.with_ansi(false).with_writer(move || writer.clone());
+        match self.log_format {
+            LogFormat::Text => subscriber.init(),
+            LogFormat::Json => {
+                let subscriber = subscriber.json().flatten_event(true);
+                subscriber.with_current_span(false).with_span_list(false).init();
+            }
+        }
         // Rust's own hook writes to standard error, and waits for its reader.
         panic::set_hook(Box::new(|panic| {
             let backtrace = Backtrace::capture();
@@ -71,6 +89,9 @@ impl LogOptions {
         if self.log_file.is_some() {
             tracing::error!("{error:#}");
             return output::complain(error);
+        }
+        if self.log_format == LogFormat::Json {
+            return tracing::error!("{}", output::words(error).trim_end());
         }
         // A log never fails. Its lines are entries of their own here: nothing else follows.
         let mut log = log.clone();

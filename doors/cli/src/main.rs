@@ -101,6 +101,21 @@ fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "a number from 1".to_owned())
 }
 
+/// Reads a number of bytes, perhaps with K, M or G behind it, for powers of 1024.
+fn bytes(text: &str) -> Result<usize, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match &*text[digits.len()..].to_ascii_uppercase() {
+        "" | "B" => Some(0),
+        "K" | "KIB" => Some(10),
+        "M" | "MIB" => Some(20),
+        "G" | "GIB" => Some(30),
+        _ => None,
+    };
+    let factor = shift.map(|shift| 1 << shift);
+    let number = factor.and_then(|factor: usize| digits.parse::<usize>().ok()?.checked_mul(factor));
+    number.ok_or_else(|| "a number of bytes, such as 1000000 or 500M".to_owned())
+}
+
 #[cfg(not(test))]
 hydrozoa::c_main!(begin);
 
@@ -132,6 +147,22 @@ fn begin() -> i32 {
         Err(error) => {
             output::complain(&error);
             1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn a_number_of_bytes_may_have_a_suffix() {
+        let right = [("0", 0), ("17", 17), ("3k", 3 << 10), ("500M", 500 << 20), ("2GiB", 2 << 30)];
+        for (text, number) in right {
+            assert_eq!(bytes(text), Ok(number), "{text}");
+        }
+        for wrong in ["", "M", "-1", "1.5G", "1X", "99999999999G", "\u{661}"] {
+            assert!(bytes(wrong).unwrap_err().contains("such as 1000000 or 500M"), "{wrong}");
         }
     }
 }

@@ -1,18 +1,20 @@
 """The side of ASGI 3 that lies in a worker, on its event loop.
 
 The host's functions: `receive` gives bytes of the request's body, or an awaitable of them; `reply` begins the response, and `send`
-goes on with it: that gives None, an awaitable that waits until the client has read, or True if it has gone. `left` gives an awaitable
+goes on with it: that gives None, an awaitable that waits until the client has read, or True if it has gone. `send_path` begins a
+response whose body is a file, and gives an awaitable. `left` gives an awaitable
 of the client's end.
 """
 
 import asyncio
 import contextvars
+import os
 
 _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT = {"type": "http.disconnect"}
 
 
-def _exchanges(receive_body, reply, send_body, left):
+def _exchanges(receive_body, reply, send_body, send_path, left):
     """The class of requests with their responses."""
 
     class Exchange:
@@ -68,6 +70,11 @@ def _exchanges(receive_body, reply, send_body, left):
                     raise RuntimeError("http.response.start was sent twice")
                 self.fields = [part for name, value in message.get("headers", ()) for part in (bytes(name), bytes(value))]
                 self.status = message["status"]
+            elif kind == "http.response.pathsend":
+                if self.fields is None:
+                    raise RuntimeError("http.response.pathsend was sent before http.response.start, or behind the body")
+                await send_path(self.number, self.status, b"\n".join(self.fields), len(self.fields), os.fsencode(message["path"]))
+                self.fields, self.is_over = None, True
             else:
                 raise RuntimeError(f"a response has no message of the type {kind!r}")
 
@@ -139,9 +146,9 @@ def _sockets(take, accept, deliver):
     return Socket
 
 
-def handler(application, root_path, state, receive_body, reply, send_body, left, ended, of_sockets):
+def handler(application, root_path, state, receive_body, reply, senders, left, ended, of_sockets):
     """The function that begins to answer a request, on the event loop's thread and outside of any task."""
-    Exchange = _exchanges(receive_body, reply, send_body, left)
+    Exchange = _exchanges(receive_body, reply, *senders, left)
     Socket = _sockets(*of_sockets)
     # asyncio itself does not keep tasks alive.
     tasks = {}
@@ -164,7 +171,7 @@ def handler(application, root_path, state, receive_body, reply, send_body, left,
                 "client": _address(client),
                 "server": _address(server),
                 "state": state.copy(),
-                "extensions": {},
+                "extensions": {"http.response.pathsend": {}},
             }
             if method:
                 exchange = Exchange(number, body)
@@ -199,6 +206,7 @@ def _of_socket(scope):
     """The scope of a WebSocket, of that of its request."""
     del scope["method"]
     scope["type"] = "websocket"
+    scope["extensions"] = {}
     scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
     offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
     scope["subprotocols"] = [name.strip() for name in b",".join(offered).decode("latin-1").split(",") if name.strip()]

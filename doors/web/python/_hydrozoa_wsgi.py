@@ -1,7 +1,7 @@
 """The side of WSGI (PEP 3333) that lies in a worker. The host calls `handle` once for a request, and keeps the request's number.
 
 The host's functions: `read` gives bytes of the request's body, `reply` begins the response, `send` goes on with it, `finish` ends
-it. They wait without the GIL.
+it. `reply_file` is a response whose body is a file, which the host reads. They wait without the GIL.
 """
 
 import io
@@ -18,6 +18,19 @@ class FileWrapper:
         if hasattr(filelike, "close"):
             self.close = filelike.close
 
+    def place(self):
+        """The descriptor of a file that is read as it is, and the position in it; None for another one, whose blocks are read."""
+        file = self.filelike
+        is_buffered = type(file) is io.BufferedReader or type(file) is io.BufferedRandom
+        if type(file.raw if is_buffered else file) is not io.FileIO or not file.readable():
+            return None
+        try:
+            file.flush()
+            return file.fileno(), file.tell()
+        except OSError:
+            # A pipe, a terminal.
+            return None
+
     def __iter__(self):
         return self
 
@@ -27,7 +40,7 @@ class FileWrapper:
         raise StopIteration
 
 
-def handler(application, base, read, reply, send, finish):
+def handler(application, base, read, reply, send, finish, reply_file):
     """The function that answers a request."""
 
     class Body(io.RawIOBase):
@@ -74,6 +87,13 @@ def handler(application, base, read, reply, send, finish):
             self.open = reply(self.number, status, fields, len(headers), piece, more)
             self.began = True
 
+        def file(self, wrapper):
+            """Has the host send a file. False if it has to be read here."""
+            if self.began or self.status is None or (place := wrapper.place()) is None:
+                return False
+            fields = "\n".join(chain.from_iterable(self.headers)).encode("latin-1")
+            return reply_file(self.number, self.status, fields, len(self.headers), *place)
+
         def write(self, piece):
             if not self.began:
                 self.begin(piece, True)
@@ -97,6 +117,8 @@ def handler(application, base, read, reply, send, finish):
                 else:
                     exchange.begin(piece, False)
                     return
+            elif type(pieces) is FileWrapper and exchange.file(pieces):
+                return
             else:
                 for piece in pieces:
                     if piece:

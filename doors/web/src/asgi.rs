@@ -40,6 +40,7 @@ impl Asgi {
             let events = session.interpreter().event_loop()?;
             let (receive, reply) = (host.receive(session)?, host.reply(session, false)?);
             let (send, left) = (host.send_later(session)?, host.left(session)?);
+            let send = (send, host.send_path(session)?);
             let (root, state) = (&*settings.root_path, lifespan.getattr("state")?);
             let socket = (host.take(session)?, host.accept(session)?, host.deliver(session)?);
             let ended = host.ended(session)?;

@@ -23,6 +23,18 @@ pub enum Error {
         /// The exception.
         source: Box<hydrozoa::Error>,
     },
+    /// A worker would be replaced after its first request.
+    #[error(
+        "the application {application} takes {taken} bytes as soon as it is loaded, and --max-memory is {most}: give it more"
+    )]
+    Memory {
+        /// `MODULE:APP`.
+        application: String,
+        /// Bytes that the interpreter takes.
+        taken: usize,
+        /// Bytes that it may take.
+        most: usize,
+    },
     /// The interpreters have not started.
     #[error("starting the workers: {0}")]
     Workers(#[source] Box<hydrozoa::Error>),

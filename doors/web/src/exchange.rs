@@ -1,5 +1,6 @@
 //! One request with its response, between the connection's task and the interpreter that answers.
 
+use crate::file::FilePart;
 use crate::response::{Head, Piece, Reply, ResponseBody};
 use crate::websocket::Socket;
 use bytes::Bytes;
@@ -209,6 +210,43 @@ impl Exchange {
             *answer = Answer::Streaming { pieces, missing };
         }
         Ok(is_wanted)
+    }
+
+    /// The whole response, whose body is a file: as much of it as its head announces.
+    ///
+    /// # Errors
+    ///
+    /// Words for the application's author.
+    pub(crate) fn reply_file(&self, mut head: Head, mut file: FilePart) -> Result<(), String> {
+        let has_body = head.status.is_with_body();
+        match head.announced_length()? {
+            Some(length) if has_body && file.length() < length => {
+                return Err(format!(
+                    "the file has {} bytes, and the response's Content-Length announces {length}",
+                    file.length()
+                ));
+            }
+            Some(length) => file.truncate(length),
+            None if has_body => drop(head.headers.insert(CONTENT_LENGTH, file.length().into())),
+            None => {}
+        }
+        let body = if has_body && !self.is_head {
+            let first = file.read().map_err(|error| format!("the file cannot be read: {error}"))?;
+            ResponseBody::file(first, file)
+        } else {
+            ResponseBody::whole(Bytes::new())
+        };
+        let mut answer = self.answer.lock();
+        match std::mem::replace(&mut *answer, Answer::Ended) {
+            // The client may have gone.
+            Answer::Expected(sender) => drop(sender.send(Reply { head, body })),
+            Answer::Ended => {}
+            begun => {
+                *answer = begun;
+                return Err("the response has begun already".to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// The next piece of the response.

@@ -11,6 +11,7 @@ pub(crate) struct Figures {
     /// Responses by the first digit of their status.
     responses: [AtomicU64; 10],
     refused: AtomicU64,
+    scrape: tokio::sync::Mutex<()>,
 }
 
 impl Figures {
@@ -24,8 +25,16 @@ impl Figures {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// In Prometheus' format.
-    pub(crate) fn text(&self, fleet: &Fleet) -> String {
+    /// In Prometheus' format, with what the application counts.
+    pub(crate) async fn text(&self, fleet: &Fleet) -> String {
+        // Two at once would find each other's questions in their way.
+        let _one = self.scrape.lock().await;
+        let (counted, silent) = fleet.moment().text().await;
+        self.own(fleet, silent) + &counted
+    }
+
+    /// The server's own. So many workers have not answered.
+    fn own(&self, fleet: &Fleet, silent: usize) -> String {
         let mut text = String::new();
         let mut one = |name: &str, kind: &str, help: &str, value: u64| {
             // A String takes everything.
@@ -45,6 +54,12 @@ impl Figures {
         one("requests_under_way", "gauge", "Requests that workers have.", fleet.under_way() as u64);
         let replaced = fleet.replaced.load(Ordering::Relaxed);
         one("workers_replaced_total", "counter", "Workers that were replaced.", replaced);
+        one(
+            "workers_without_metrics",
+            "gauge",
+            "Workers that have not answered: their gauges are missing, and their counts are former ones.",
+            silent as u64,
+        );
         let refused = self.refused.load(Ordering::Relaxed);
         one("requests_refused_total", "counter", "Requests for which there was no room.", refused);
         let name = "hydrozoa_web_responses_total";

@@ -4,7 +4,9 @@ use crate::asgi;
 use crate::error::{Error, trace};
 use crate::exchange::Exchange;
 use crate::queue::Queue;
+use crate::replacements::Replacements;
 use crate::request::{Asked, ListenerPlace};
+use crate::scrape::{self, Departed, Moment};
 use crate::settings::Interface;
 use crate::worker::{Context, Worker};
 use crate::wsgi::{self, Job};
@@ -12,10 +14,9 @@ use bytes::Bytes;
 use hydrozoa::{Interpreter, Pool};
 use hyper::StatusCode;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -26,14 +27,16 @@ use tokio::sync::futures::Notified;
 pub(crate) enum Command {
     /// The worker of this interpreter has served its requests.
     Served { interpreter: String },
+    /// The worker of this interpreter takes more memory than it may.
+    Outgrown { interpreter: String, taken: usize },
     /// A call into this interpreter goes on although it was interrupted.
     Stuck { interpreter: String },
     /// The event loop of this interpreter runs nothing new.
     Silent { interpreter: String },
     /// This interpreter has crashed.
     Crashed { interpreter: String, report: String },
-    /// All workers are replaced, one after the other.
-    Reload,
+    /// All workers are replaced, one after the other. With `once`, a failure is not tried again.
+    Reload { once: bool },
     /// The server ends.
     End,
 }
@@ -47,8 +50,8 @@ pub(crate) struct Fleet {
     queue: Arc<Queue<Job>>,
     /// A worker has come into its place.
     came: Notify,
-    /// Workers that have been replaced and still have requests.
-    leaving: Mutex<Vec<Weak<Worker>>>,
+    /// Workers that leave, and the counts of those that have left. Taken before `workers`.
+    departed: Arc<Mutex<Departed>>,
     /// Workers that have been replaced and have not ended.
     ending: Arc<AtomicUsize>,
     pub(crate) replaced: AtomicU64,
@@ -65,10 +68,6 @@ pub(crate) enum Refusal {
 
 /// How often silent event loops are looked for.
 const TICK: Duration = Duration::from_millis(250);
-
-/// The first wait after a worker could not be loaded; each further one is twice as long, up to [`LONGEST`].
-const RETRY: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(60);
 
 impl Fleet {
     /// Loads the application into each interpreter: into the first one alone, whose errors are those of all.
@@ -102,7 +101,7 @@ impl Fleet {
             workers: Mutex::new(workers),
             queue,
             came: Notify::new(),
-            leaving: Mutex::default(),
+            departed: Arc::default(),
             ending: Arc::default(),
             replaced: AtomicU64::new(0),
         })
@@ -155,6 +154,13 @@ impl Fleet {
         self.workers.lock().iter().map(|worker| worker.exchanges.count()).sum()
     }
 
+    /// The workers, of which a scrape is made.
+    pub(crate) fn moment(&self) -> Moment {
+        let departed = self.departed.lock();
+        let workers = self.workers.lock().clone();
+        departed.moment(workers)
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.workers.lock().len()
     }
@@ -166,37 +172,26 @@ impl Fleet {
 
     /// Replaces workers as it is told, until it is told to end.
     pub(crate) fn run(&self, commands: &Receiver<Command>) {
-        let mut wanted: VecDeque<usize> = VecDeque::new();
-        let mut failed: BTreeMap<usize, (Instant, Duration)> = BTreeMap::new();
+        let mut replacements = Replacements::default();
         loop {
-            let retry = failed.values().map(|(at, _)| at.saturating_duration_since(Instant::now()));
-            let pause =
-                if wanted.is_empty() { retry.min().unwrap_or(LONGEST) } else { Duration::ZERO };
+            let pause = match replacements.is_urgent() {
+                true => Duration::ZERO,
+                false => replacements.pause(Instant::now()),
+            };
             let command = match commands.recv_timeout(pause) {
                 Ok(Command::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(command) => Some(command),
                 Err(RecvTimeoutError::Timeout) => None,
             };
-            for index in command.map_or_else(Vec::new, |command| self.heard(command)) {
-                if !wanted.contains(&index) {
-                    wanted.push_back(index);
-                }
-            }
-            let now = Instant::now();
-            let due = failed.iter().find(|(_, (at, _))| *at <= now).map(|(index, _)| *index);
-            let Some(index) = wanted.pop_front().or(due) else { continue };
+            let once = matches!(command, Some(Command::Reload { once: true }));
+            let found = command.map_or_else(Vec::new, |command| self.heard(command));
+            replacements.want(found, once);
+            let Some(index) = replacements.next(Instant::now()) else { continue };
             match self.replace(index) {
-                Ok(()) => drop(failed.remove(&index)),
+                Ok(()) => replacements.succeeded(index),
                 Err(error) => {
-                    let before = failed.get(&index).map(|(_, pause)| (*pause * 2).min(LONGEST));
-                    let pause = before.unwrap_or(RETRY);
-                    tracing::error!(
-                        "worker {} cannot be replaced; the next attempt is in {} s: {error}{}",
-                        index + 1,
-                        pause.as_secs(),
-                        error.traceback().map(|text| format!("\n{text}")).unwrap_or_default()
-                    );
-                    failed.insert(index, (Instant::now() + pause, pause));
+                    let pause = replacements.failed(index, Instant::now());
+                    report(index, &error, pause);
                 }
             }
         }
@@ -212,12 +207,21 @@ impl Fleet {
     /// The workers that a command wants replaced.
     fn heard(&self, command: Command) -> Vec<usize> {
         match command {
-            Command::Reload => {
+            Command::Reload { .. } => {
                 tracing::info!("the workers are replaced, one after the other");
                 (0..self.count()).collect()
             }
             Command::Served { interpreter } | Command::Silent { interpreter } => {
                 self.find(&interpreter).map(|(index, _)| index).into_iter().collect()
+            }
+            Command::Outgrown { interpreter, taken } => {
+                let Some((index, worker)) = self.find(&interpreter) else { return Vec::new() };
+                tracing::warn!(
+                    "worker {} takes {} MiB, more than --max-memory: it is replaced",
+                    worker.number(),
+                    taken >> 20
+                );
+                vec![index]
             }
             Command::Stuck { interpreter } => {
                 let Some((index, worker)) = self.find(&interpreter) else { return Vec::new() };
@@ -241,8 +245,8 @@ impl Fleet {
 
     /// Has workers replaced whose event loop runs nothing new for longer than it may. The requests of those that leave fail, too.
     fn look(&self, limit: Duration) {
-        let mut workers = self.workers.lock().clone();
-        workers.extend(self.leaving.lock().iter().filter_map(Weak::upgrade));
+        let mut workers = self.departed.lock().leaving().to_vec();
+        workers.extend(self.workers.lock().iter().cloned());
         for worker in workers {
             let Some(asgi) = &worker.asgi else { continue };
             if asgi.silence(worker.exchanges.count() > 0) <= limit {
@@ -284,10 +288,15 @@ impl Fleet {
         if self.interface == Interface::Wsgi {
             wsgi::start(&worker, &self.queue)?;
         }
-        let old = match self.workers.lock().get_mut(index) {
-            Some(place) => std::mem::replace(place, worker),
-            // The server has ended meanwhile.
-            None => worker,
+        let old = {
+            let mut departed = self.departed.lock();
+            let old = match self.workers.lock().get_mut(index) {
+                Some(place) => std::mem::replace(place, worker),
+                // The server has ended meanwhile.
+                None => worker,
+            };
+            departed.leaves(&old);
+            old
         };
         self.came.notify_waiters();
         self.replaced.fetch_add(1, Ordering::Relaxed);
@@ -301,15 +310,14 @@ impl Fleet {
         worker.leave();
         self.queue.wake();
         let patience = self.context.settings.graceful_timeout;
-        {
-            let mut leaving = self.leaving.lock();
-            leaving.retain(|worker| worker.strong_count() > 0);
-            leaving.push(Arc::downgrade(&worker));
-        }
-        let ending = Arc::clone(&self.ending);
+        let (ending, departed) = (Arc::clone(&self.ending), Arc::clone(&self.departed));
+        let runtime = self.context.runtime.clone();
         ending.fetch_add(1, Ordering::SeqCst);
         let end = move || {
             worker.end(patience);
+            let counts = runtime.block_on(scrape::last_counts(&worker));
+            departed.lock().note(&worker, &counts);
+            Departed::wait_for_scrapes(&worker);
             drop((worker, former));
             ending.fetch_sub(1, Ordering::SeqCst);
         };
@@ -362,8 +370,23 @@ pub(crate) fn watch(fleet: &Arc<Fleet>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Says why a worker could not be replaced, and how long the next attempt waits.
+fn report(index: usize, error: &Error, pause: Option<Duration>) {
+    let traceback = error.traceback().map(|text| format!("\n{text}")).unwrap_or_default();
+    match pause {
+        Some(pause) => tracing::error!(
+            "worker {} cannot be replaced; the next attempt is in {} s: {error}{traceback}",
+            index + 1,
+            pause.as_secs()
+        ),
+        None => tracing::error!(
+            "the workers serve the former application until the next change: {error}{traceback}"
+        ),
+    }
+}
+
 /// A thread on which Python code may run.
-fn big_thread<T: Send + 'static>(
+pub(crate) fn big_thread<T: Send + 'static>(
     name: &str,
     action: impl FnOnce() -> T + Send + 'static,
 ) -> Result<thread::JoinHandle<T>, Error> {

@@ -1,6 +1,7 @@
 //! The functions that Python code in a worker calls: it reads a request's body by them, and sends the response.
 
 use crate::exchange::{BodyFault, Exchange, Exchanges, Sent};
+use crate::file::FilePart;
 use crate::response::{self, Head};
 use crate::served::Served;
 use crate::websocket::{Decision, Event, Outgoing};
@@ -8,6 +9,9 @@ use bytes::Bytes;
 use hydrozoa::convert::Value;
 use hydrozoa::{Arguments, Error, Object, Result, Session};
 use hyper::StatusCode;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
@@ -74,19 +78,56 @@ impl Host {
         let host = self.clone();
         session.function("reply", move |session, arguments| {
             let exchange = host.exchange(&arguments)?;
-            let status = match is_wsgi {
-                true => response::wsgi_status(&arguments.parameter::<String>(1, "status")?),
-                false => response::status(arguments.parameter(1, "status")?),
-            };
-            let fields: Vec<u8> = arguments.extract(2)?;
-            let (count, more) = (arguments.extract::<usize>(3)?, arguments.extract(5)?);
+            let more = arguments.extract(5)?;
             let first: Vec<u8> = arguments.parameter(4, "piece of the body")?;
-            // ASGI counts names and values.
-            let count = if is_wsgi { count } else { count / 2 };
-            let head = status.and_then(|status| Head::parse(status, &fields, count, !is_wsgi));
+            let head = head(&arguments, is_wsgi)?;
             let replied = head.and_then(|head| exchange.reply(head, first.into(), more));
             let wanted = replied.map_err(|words| Error::raise("ValueError", words))?;
             if is_wsgi { session.object_from(&wanted) } else { session.none() }
+        })
+    }
+
+    /// `reply_file(number, status, fields, count, descriptor, position)` of WSGI: the whole response, whose body is a file from a
+    /// position on. It returns whether the file can be sent so.
+    pub(crate) fn reply_file<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        let host = self.clone();
+        session.function("reply_file", move |session, arguments| {
+            let exchange = host.exchange(&arguments)?;
+            let (descriptor, at) = (arguments.extract(4)?, arguments.extract(5)?);
+            let Ok(Some(file)) = FilePart::of_descriptor(descriptor, at) else {
+                return session.object_from(&false);
+            };
+            let head = head(&arguments, true)?;
+            let reply = || head.and_then(|head| exchange.reply_file(head, file));
+            session.without_gil(reply).map_err(|words| Error::raise("ValueError", words))?;
+            session.object_from(&true)
+        })
+    }
+
+    /// `send_path(number, status, fields, count, path)` of ASGI: an awaitable until the response is on its way, whose body is the file
+    /// with this path.
+    pub(crate) fn send_path<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
+        let host = self.clone();
+        session.function("send_path", move |session, arguments| {
+            let exchange = host.exchange(&arguments)?;
+            let path: Vec<u8> = arguments.parameter(4, "path")?;
+            let head = head(&arguments, false)?;
+            let path = PathBuf::from(OsString::from_vec(path));
+            // The event loop does not wait for the disk.
+            let begun = host.runtime.spawn_blocking(move || {
+                let file = FilePart::open(&path).map_err(|error| {
+                    Error::raise("OSError", format!("{}: {error}", path.display()))
+                })?;
+                let words = || format!("{} is not a regular file", path.display());
+                let file = file.ok_or_else(|| Error::raise("OSError", words()))?;
+                let replied = head.and_then(|head| exchange.reply_file(head, file));
+                replied.map_err(|words| Error::raise("ValueError", words))
+            });
+            session.awaitable(async move {
+                begun
+                    .await
+                    .unwrap_or_else(|error| Err(Error::raise("RuntimeError", error.to_string())))
+            })
         })
     }
 
@@ -204,7 +245,7 @@ impl Host {
                 None => exchange.fail(StatusCode::BAD_GATEWAY),
             }
             host.exchanges.remove(exchange.number);
-            host.served.count();
+            host.served.count(session.interpreter());
             session.none()
         })
     }
@@ -280,6 +321,19 @@ impl Host {
             }
         })
     }
+}
+
+/// The head of a response: its status, and the names and values of headers. Its error is words for the application's author.
+fn head(arguments: &Arguments<'_>, is_wsgi: bool) -> Result<Result<Head, String>> {
+    let status = match is_wsgi {
+        true => response::wsgi_status(&arguments.parameter::<String>(1, "status")?),
+        false => response::status(arguments.parameter(1, "status")?),
+    };
+    let fields: Vec<u8> = arguments.extract(2)?;
+    let count: usize = arguments.extract(3)?;
+    // ASGI counts names and values.
+    let count = if is_wsgi { count } else { count / 2 };
+    Ok(status.and_then(|status| Head::parse(status, &fields, count, !is_wsgi)))
 }
 
 fn no_socket() -> Error {

@@ -4,9 +4,10 @@
 //!
 //! | files | hold |
 //! |---|---|
-//! | `settings`, `error`, `forwarded`, `queue` | what a server is told, and its errors; who the client is; requests that wait |
-//! | `response`, `websocket`, `exchange`, `request`, `body` | a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
+//! | `settings`, `error`, `forwarded`, `queue`, `replacements` | what a server is told, and its errors; who the client is; requests that wait; workers that are to be replaced |
+//! | `file`, `response`, `websocket`, `exchange`, `request`, `body` | a file as a body; a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
 //! | `host`, `worker`, `wsgi`, `asgi`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; all workers, and their replacement |
+//! | `exposition`, `scrape` | what applications count with prometheus_client, in all workers |
 //! | `access_log`, `served`, `roster`, `figures`, `service`, `server` | what is logged and counted; from a connection to a worker and back; all together |
 
 #![warn(missing_docs)]
@@ -16,14 +17,18 @@ mod asgi;
 mod body;
 mod error;
 mod exchange;
+mod exposition;
 mod figures;
+mod file;
 mod fleet;
 mod forwarded;
 mod host;
 mod queue;
+mod replacements;
 mod request;
 mod response;
 mod roster;
+mod scrape;
 mod served;
 mod server;
 mod service;

@@ -1,5 +1,6 @@
 //! Responses on their way from an application to hyper: what a head may hold, and bodies in pieces.
 
+use crate::file::{FileBody, FilePart};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -127,9 +128,15 @@ pub(crate) trait Watch: Send {
 /// A response's body.
 pub struct ResponseBody {
     first: Bytes,
-    /// `None` for a body that is whole.
-    pieces: Option<mpsc::Receiver<Piece>>,
+    rest: Rest,
     watch: Option<Box<dyn Watch>>,
+}
+
+/// The bytes behind the first ones of a body.
+enum Rest {
+    Nothing,
+    Pieces(mpsc::Receiver<Piece>),
+    File(FileBody),
 }
 
 /// The application has not sent its whole response. hyper closes the connection, so that the client sees it.
@@ -139,11 +146,16 @@ pub struct Unfinished;
 
 impl ResponseBody {
     pub(crate) fn whole(first: Bytes) -> Self {
-        Self { first, pieces: None, watch: None }
+        Self { first, rest: Rest::Nothing, watch: None }
+    }
+
+    /// A part of a file, whose first bytes are read already.
+    pub(crate) fn file(first: Bytes, rest: FilePart) -> Self {
+        Self { first, rest: Rest::File(FileBody::Waits(rest)), watch: None }
     }
 
     pub(crate) fn pieces(first: Bytes, pieces: mpsc::Receiver<Piece>) -> Self {
-        Self { first, pieces: Some(pieces), watch: None }
+        Self { first, rest: Rest::Pieces(pieces), watch: None }
     }
 
     /// Keeps this until the body is dropped, and tells it what leaves.
@@ -154,7 +166,7 @@ impl ResponseBody {
 
     #[cfg(test)]
     pub(crate) fn into_whole(self) -> Option<Bytes> {
-        self.pieces.is_none().then_some(self.first)
+        matches!(self.rest, Rest::Nothing).then_some(self.first)
     }
 
     fn given(&mut self, data: Bytes) -> Poll<Option<Result<Frame<Bytes>, Unfinished>>> {
@@ -177,11 +189,26 @@ impl http_body::Body for ResponseBody {
             let first = std::mem::take(&mut self.first);
             return self.given(first);
         }
-        let Some(pieces) = &mut self.pieces else { return Poll::Ready(None) };
+        let pieces = match &mut self.rest {
+            Rest::Nothing => return Poll::Ready(None),
+            Rest::File(file) => {
+                return match std::task::ready!(file.poll(context)) {
+                    Some(Ok(piece)) => self.given(piece),
+                    Some(Err(error)) => {
+                        tracing::error!(
+                            "a file cannot be read to the end of its response: {error}"
+                        );
+                        Poll::Ready(Some(Err(Unfinished)))
+                    }
+                    None => Poll::Ready(None),
+                };
+            }
+            Rest::Pieces(pieces) => pieces,
+        };
         match std::task::ready!(pieces.poll_recv(context)) {
             Some(Piece { data, is_last }) => {
                 if is_last {
-                    self.pieces = None;
+                    self.rest = Rest::Nothing;
                     if data.is_empty() {
                         return Poll::Ready(None);
                     }
@@ -193,13 +220,20 @@ impl http_body::Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_empty() && self.pieces.is_none()
+        let is_read = match &self.rest {
+            Rest::Nothing => true,
+            Rest::Pieces(_) => false,
+            Rest::File(file) => file.length() == 0,
+        };
+        self.first.is_empty() && is_read
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.pieces {
-            None => SizeHint::with_exact(self.first.len() as u64),
-            Some(_) => SizeHint::default(),
+        let first = self.first.len() as u64;
+        match &self.rest {
+            Rest::Nothing => SizeHint::with_exact(first),
+            Rest::Pieces(_) => SizeHint::default(),
+            Rest::File(file) => SizeHint::with_exact(first + file.length()),
         }
     }
 }

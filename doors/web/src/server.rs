@@ -12,17 +12,22 @@ use axum::Router;
 use axum::routing::get;
 use hydrozoa_server::http::Listener;
 use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 /// The modules of Python that each worker has.
-const MODULES: [(&str, &str); 3] = [
+const MODULES: [(&str, &str); 4] = [
     ("_hydrozoa_web", include_str!("../python/_hydrozoa_web.py")),
     ("_hydrozoa_wsgi", include_str!("../python/_hydrozoa_wsgi.py")),
     ("_hydrozoa_asgi", include_str!("../python/_hydrozoa_asgi.py")),
+    ("_hydrozoa_metrics", include_str!("../python/_hydrozoa_metrics.py")),
 ];
+
+/// Prometheus' text format.
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// An application with its workers.
 pub struct Server {
@@ -37,10 +42,15 @@ pub struct Server {
 pub struct Reload(Sender<Command>);
 
 impl Reload {
-    /// Begins. The requests under way go on, and none is refused.
+    /// Begins. The requests under way go on, and none is refused. An application that cannot be loaded is tried again.
     pub fn begin(&self) {
         // Nobody hears it where the server ends.
-        drop(self.0.send(Command::Reload));
+        drop(self.0.send(Command::Reload { once: false }));
+    }
+
+    /// The same for an application that is being written: if it cannot be loaded, the workers stay until the next call.
+    pub fn begin_once(&self) {
+        drop(self.0.send(Command::Reload { once: true }));
     }
 }
 
@@ -103,9 +113,8 @@ impl Server {
             0 => (StatusCode::SERVICE_UNAVAILABLE, "no worker answers requests\n"),
             _ => (StatusCode::OK, "ok\n"),
         };
-        Router::new()
-            .route("/healthz", get(health))
-            .route("/metrics", get(async move || figures.text(&fleet)))
+        let metrics = async move || ([(CONTENT_TYPE, PROMETHEUS)], figures.text(&fleet).await);
+        Router::new().route("/healthz", get(health)).route("/metrics", get(metrics))
     }
 
     /// A handle that has the workers replaced.

@@ -63,6 +63,8 @@ pub struct Settings {
     pub max_requests: Option<u64>,
     /// Up to so many more, by chance for each worker.
     pub max_requests_jitter: u64,
+    /// Bytes of memory beyond which a worker is replaced after a request ([`Interpreter::memory_taken`](hydrozoa::Interpreter::memory_taken)).
+    pub max_memory: Option<usize>,
     /// The application's start and end.
     pub lifespan: Lifespan,
     /// The proxies whose headers say who the client is.
@@ -89,6 +91,7 @@ impl Settings {
             graceful_timeout: Duration::from_secs(30),
             max_requests: None,
             max_requests_jitter: 0,
+            max_memory: None,
             lifespan: Lifespan::Auto,
             proxies: Proxies::default(),
             contain_crashes: false,

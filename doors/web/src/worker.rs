@@ -6,6 +6,7 @@ use crate::exchange::Exchanges;
 use crate::fleet::Command;
 use crate::host::Host;
 use crate::roster::Roster;
+use crate::scrape::Answers;
 use crate::served::Served;
 use crate::settings::{Interface, Settings};
 use hydrozoa::{Handle, Interpreter, Object, Session};
@@ -39,6 +40,7 @@ pub(crate) struct Worker {
     pub(crate) exchanges: Arc<Exchanges>,
     /// Of an application of ASGI.
     pub(crate) asgi: Option<Asgi>,
+    pub(crate) answers: Answers,
     is_leaving: AtomicBool,
     pub(crate) served: Arc<Served>,
 }
@@ -49,8 +51,7 @@ impl Worker {
         let settings = &context.settings;
         let exchanges: Arc<Exchanges> = Arc::default();
         context.roster.add(interpreter.name(), &exchanges);
-        let (most, jitter) = (settings.max_requests, settings.max_requests_jitter);
-        let served = Served::new(interpreter.name(), &context.commands, most, jitter);
+        let served = Served::new(&context.commands, settings);
         let served = Arc::new(served);
         let host = Host {
             exchanges: exchanges.clone(),
@@ -70,12 +71,19 @@ impl Worker {
             }
         };
         drop(session);
+        let taken = interpreter.memory_taken();
+        if let Some(most) = settings.max_memory
+            && taken > most
+        {
+            return Err(Error::Memory { application: settings.application.clone(), taken, most });
+        }
         Ok(Self {
             context: context.clone(),
             interpreter,
             handle,
             exchanges,
             asgi,
+            answers: Answers::default(),
             is_leaving: AtomicBool::new(false),
             served,
         })
@@ -180,5 +188,6 @@ fn wsgi(
     let base = wsgi.call_method("base", (&*settings.root_path, threads, workers, software))?;
     let (read, reply) = (host.read(session)?, host.reply(session, true)?);
     let (send, finish) = (host.send(session)?, host.finish(session)?);
-    Ok(wsgi.call_method("handler", (application, base, read, reply, send, finish))?.keep())
+    let arguments = (application, base, read, reply, send, finish, host.reply_file(session)?);
+    Ok(wsgi.call_method("handler", arguments)?.keep())
 }

@@ -84,7 +84,7 @@ fn answer(worker: &Worker, job: Job) {
     } else if !exchange.is_answered() {
         exchange.fail(StatusCode::INTERNAL_SERVER_ERROR);
     }
-    worker.served.count();
+    worker.served.count(&worker.interpreter);
 }
 
 fn call(

@@ -149,6 +149,13 @@ impl Interpreter {
         Ok(memory)
     }
 
+    /// Bytes that its code has taken, as [`Builder::memory_limit`](crate::Builder::memory_limit) counts them: blocks that it has freed
+    /// and that its allocators keep are among them, and so is memory that is settled. There may be no limit. This costs nothing. 0 if the
+    /// addresses for a heap have run out.
+    pub fn memory_taken(&self) -> usize {
+        self.0.heap().map_or(0, |heap| heap.limit().taken())
+    }
+
     /// The memory of each package's Python objects, the largest first. It visits all objects of the interpreter, 0.3 s with
     /// torch, and needs 40 bytes for each of them meanwhile. Other threads get the GIL now and then.
     ///

@@ -3,7 +3,9 @@
 mod binds;
 mod environment;
 mod prefixed;
+mod reloading;
 mod signals;
+mod workers;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -16,12 +18,14 @@ use anyhow::{Context, Result, ensure};
 use clap::{ArgAction, ValueEnum};
 use hydrozoa_server::http::{self, Limits, Threads};
 use hydrozoa_server::{Log, Tls, keep_large_blocks, raise_descriptor_limit};
-use hydrozoa_web::{AccessFormat, AccessLog, Interface, Lifespan, Proxies, Server, Settings};
+use hydrozoa_web::{AccessFormat, AccessLog, Interface, Proxies, Server, Settings};
 use tokio::task::JoinSet;
 
 use crate::log::LogOptions;
-use crate::{Choice, count, dense};
+use crate::{Choice, count};
+use reloading::{Reloading, Watch};
 use signals::Signals;
+use workers::Workers;
 
 /// Options that gunicorn or uvicorn have too have their names.
 #[derive(clap::Args)]
@@ -47,51 +51,13 @@ pub struct Options {
     #[command(flatten)]
     workers: Workers,
     #[command(flatten)]
+    reloading: Reloading,
+    #[command(flatten)]
     network: Network,
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
     log: LogOptions,
-}
-
-#[derive(clap::Args)]
-#[command(next_help_heading = "Workers")]
-struct Workers {
-    /// Interpreters with the application; by default as many as there are processors
-    #[arg(short, long, value_name = "N", value_parser = count)]
-    workers: Option<NonZeroUsize>,
-    /// WSGI: requests that a worker runs at once. More than 1 are for applications that wait for others, and are safe for threads
-    #[arg(long, value_name = "N", value_parser = count, default_value = "1")]
-    threads: NonZeroUsize,
-    /// WSGI: requests that may wait for a worker; further ones get 503
-    #[arg(long, value_name = "N", default_value_t = 2048)]
-    max_waiting: usize,
-    /// ASGI: requests that a worker runs at once; further ones get 503
-    #[arg(long, value_name = "N", value_parser = count, default_value = "1000")]
-    limit_concurrency: NonZeroUsize,
-    /// ASGI: whether the application has a start and an end of its own
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Takes::Auto)]
-    lifespan: Takes,
-    /// Seconds that a request of WSGI may take, such as 2.5: then it is interrupted, and a worker that does not react is replaced.
-    /// ASGI: seconds that the application may keep its event loop. 0 for no limit
-    #[arg(short, long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
-    timeout: Duration,
-    /// Seconds that requests may still take when a worker or the server ends
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
-    graceful_timeout: Duration,
-    /// Replace a worker after so many requests; 0 for never. The new one is ready before the old one leaves
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    max_requests: u64,
-    /// Add up to so many to --max-requests, by chance for each worker
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    max_requests_jitter: u64,
-    /// Make a crash in native code an error of the worker's requests, and replace the worker. Without it a crash ends the server
-    #[arg(long)]
-    contain_crashes: bool,
-    /// Keep memory that workers do not use in files without names in this folder, which should be on a local disk; `off` keeps it in
-    /// memory. The files hold copies of Python's memory, secrets included [default: $TMPDIR, else /var/tmp]
-    #[arg(long, value_name = "off|DIR")]
-    dense: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -164,26 +130,11 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Takes {
-    /// If it takes part
-    Auto,
-    /// It must
-    On,
-    /// It is not asked
-    Off,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// That of Apache and nginx
     Combined,
     /// Objects of JSON
     Json,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let limit = text.parse().ok().and_then(|number| Duration::try_from_secs_f64(number).ok());
-    limit.ok_or_else(|| "it is not a number of seconds, from 0".to_owned())
 }
 
 fn processors() -> usize {
@@ -235,13 +186,15 @@ fn serve_until_end(options: &Options, signals: &Signals, access: Option<AccessLo
         .context("starting threads")?;
     let settings = options.settings()?;
     let (workers, patience) = (settings.workers, settings.graceful_timeout);
+    // Changes while the application is loaded count too.
+    let watch = options.reloading.watch(&options.app_dir)?;
     let builder = options.builder(workers)?;
     let server = Server::start(builder, settings, runtime.handle())?;
     let network = &options.network;
     let threads = network.io_threads.map_or_else(|| processors().min(4), NonZeroUsize::get);
     let threads = Arc::new(Threads::start(threads).context("starting threads")?);
     // The threads go on until the applications have ended.
-    let outcome = runtime.block_on(serve(options, &server, signals, access, &threads));
+    let outcome = runtime.block_on(serve(options, &server, signals, access, &threads, watch));
     let left = match &outcome {
         Ok(began) => patience.saturating_sub(began.elapsed()).max(Duration::from_secs(1)),
         Err(_) => Duration::from_secs(1),
@@ -258,6 +211,7 @@ async fn serve(
     signals: &Signals,
     access: Option<AccessLog>,
     threads: &Arc<Threads>,
+    watch: Option<Watch>,
 ) -> Result<Instant> {
     let network = &options.network;
     let limits = network.limits();
@@ -295,6 +249,9 @@ async fn serve(
     tracing::info!("the server is ready");
     signals.ready();
     let reload = server.reload();
+    if let Some(watch) = watch {
+        watch.begin(reload.clone())?;
+    }
     let mut begun = signals.begun();
     let began = loop {
         tokio::select! {
@@ -315,7 +272,6 @@ async fn serve(
 
 impl Options {
     fn settings(&self) -> Result<Settings> {
-        let workers = &self.workers;
         let mut settings = Settings::new(&self.application);
         settings.factory = self.factory;
         settings.interface = match self.interface {
@@ -323,21 +279,7 @@ impl Options {
             Kind::Wsgi => Some(Interface::Wsgi),
             Kind::Asgi => Some(Interface::Asgi),
         };
-        settings.workers = workers.workers.map_or(settings.workers, NonZeroUsize::get);
-        settings.threads = workers.threads.get();
-        settings.waiting = workers.max_waiting;
-        settings.concurrency = workers.limit_concurrency.get();
-        settings.timeout = Some(workers.timeout).filter(|limit| !limit.is_zero());
-        settings.graceful_timeout = workers.graceful_timeout;
-        settings.max_requests = Some(workers.max_requests).filter(|most| *most > 0);
-        settings.max_requests_jitter = workers.max_requests_jitter;
-        settings.contain_crashes = workers.contain_crashes;
-        settings.lifespan = match workers.lifespan {
-            Takes::Auto => Lifespan::Auto,
-            Takes::On => Lifespan::On,
-            Takes::Off => Lifespan::Off,
-        };
-        settings.dense = dense::folder(workers.dense.as_deref())?;
+        self.workers.fill(&mut settings, self.reloading.is_on())?;
         let root = self.network.root_path.trim_end_matches('/');
         ensure!(
             root.is_empty() || root.starts_with('/'),
@@ -346,10 +288,6 @@ impl Options {
         settings.root_path = root.to_owned();
         settings.proxies =
             Proxies::parse(&self.network.forwarded_allow_ips).context("--forwarded-allow-ips")?;
-        ensure!(
-            workers.max_requests > 0 || workers.max_requests_jitter == 0,
-            "--max-requests-jitter needs --max-requests"
-        );
         Ok(settings)
     }
 

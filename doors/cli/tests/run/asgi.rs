@@ -30,7 +30,7 @@ fn the_scope_is_complete_and_bodies_stream_both_ways() {
         "\"client\": \"('127.0.0.1', ",
         &format!("\"server\": \"('127.0.0.1', {port})\""),
         "\"state\": {\"word\": \"started\", \"count\": []}",
-        "\"extensions\": {}",
+        "\"extensions\": {\"http.response.pathsend\": {}}",
     ] {
         assert!(scope.contains(field), "{field}: {scope}");
     }

@@ -1,7 +1,7 @@
 //! The frameworks that most applications are written with, of the environment that HYDROZOA_TEST_WEB names.
 
 use crate::client::{Client, get};
-use crate::process::Server;
+use crate::process::{Server, apps};
 use std::time::{Duration, Instant};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -9,10 +9,15 @@ fn served(application: &str) -> Server {
     served_with(application, &[])
 }
 
-fn served_with(application: &str, options: &[&str]) -> Server {
-    let venv = std::env::var("HYDROZOA_TEST_WEB").expect(
-        "HYDROZOA_TEST_WEB is a virtual environment with Flask, Django and FastAPI: `cargo xtask test` makes it",
-    );
+/// The environment.
+pub fn venv() -> String {
+    std::env::var("HYDROZOA_TEST_WEB").expect(
+        "HYDROZOA_TEST_WEB is a virtual environment with Flask, Django, FastAPI and prometheus_client: `cargo xtask test` makes it",
+    )
+}
+
+pub fn served_with(application: &str, options: &[&str]) -> Server {
+    let venv = venv();
     let all = [&["--workers", "2", "--venv", &venv], options].concat();
     Server::start(application, &all)
 }
@@ -28,6 +33,11 @@ fn form(client: &mut Client, target: &str) -> crate::client::Answer {
     client.ask(format!("{head}{body}").as_bytes())
 }
 
+/// The source of an application, which it sends as a file.
+fn source(name: &str) -> Vec<u8> {
+    std::fs::read(apps().join(name)).unwrap()
+}
+
 #[test]
 fn flask_is_served() {
     let server = served("in_flask:app");
@@ -35,6 +45,7 @@ fn flask_is_served() {
     assert_eq!(client.get("/hello/caf%C3%A9?q=1").text(), "hello caf\u{e9} 1");
     assert_eq!(form(&mut client, "/upload").text(), "a.txt 3");
     assert_eq!(client.get("/stream").text(), "0,1,2,");
+    assert_eq!(client.get("/file").body, source("in_flask.py"));
     assert_eq!(client.get("/nothing").status, 404);
     assert_eq!(client.get("/raise").status, 500);
     assert!(client.get("/cookie").header("set-cookie").unwrap().starts_with("session="));
@@ -51,6 +62,7 @@ fn django_is_served_by_both_interfaces() {
         assert_eq!(get(&mut client, "/hello/?q=1").text(), "hello 1");
         assert_eq!(form(&mut client, "/upload/").text(), "a.txt 3");
         assert_eq!(get(&mut client, "/stream/").text(), "0,1,2,");
+        assert_eq!(get(&mut client, "/file/").body, source("in_django.py"));
         assert_eq!(get(&mut client, "/nothing/").status, 404);
         assert_eq!(get(&mut client, "/raise/").status, 500);
     }
@@ -65,6 +77,11 @@ fn fastapi_and_starlette_are_served() {
     assert_eq!(client.get("/hello/x").status, 422);
     assert_eq!(form(&mut client, "/upload").text(), r#"{"name":"a.txt","size":3}"#);
     assert_eq!(client.get("/stream").text(), "0,1,2,");
+    let file = client.get("/file");
+    assert_eq!(file.body, source("in_fastapi.py"));
+    assert!(file.header("etag").is_some());
+    let part = client.ask(b"GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes=3-9\r\n\r\n");
+    assert_eq!((part.status, &part.body[..]), (206, &file.body[3..10]));
     assert_eq!(client.get("/thread").text(), "\"from a thread\"");
     assert_eq!(client.get("/raise").status, 500);
     assert!(client.get("/openapi.json").text().contains("\"openapi\""));

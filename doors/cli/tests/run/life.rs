@@ -79,6 +79,36 @@ fn max_requests_under_load_loses_no_request() {
 }
 
 #[test]
+fn a_worker_that_takes_too_much_memory_is_replaced_and_no_request_is_lost() {
+    for application in ["plain", "coroutines"] {
+        // Also if its memory is on the disk between requests.
+        let server = Server::start(application, &["--workers", "2", "--max-memory", "64M"]);
+        let address = server.address();
+        let load = load(address, 2, "/keep?100000");
+        for times in 1..=3 {
+            let log = server.log.wait_for("is replaced", 2 * times);
+            assert!(log.contains("MiB, more than --max-memory: it is replaced"), "{log}");
+        }
+        let statuses = stopped(load);
+        assert_eq!(statuses.keys().collect::<Vec<_>>(), [&200], "{statuses:?}");
+        let (log, _) = server.end();
+        assert!(!log.contains("ERROR"), "{log}");
+    }
+}
+
+#[test]
+fn a_worker_within_its_memory_stays() {
+    let server = Server::start("plain", &["--workers", "1", "--max-memory", "64M"]);
+    let kept = |length: usize| {
+        get(server.address(), &format!("/keep?{length}")).text().parse::<usize>().unwrap()
+    };
+    assert_eq!((kept(20_000_000), kept(20_000_000)), (1, 2));
+    assert_eq!(kept(30_000_000), 3);
+    server.log.wait_for("worker 1 is replaced", 1);
+    assert_eq!(kept(10), 1);
+}
+
+#[test]
 fn a_request_that_takes_too_long_is_interrupted_and_its_worker_goes_on() {
     let server = Server::start("plain", &["--workers", "1", "--timeout", "0.3"]);
     let address = server.address();

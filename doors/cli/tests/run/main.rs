@@ -3,11 +3,14 @@
 mod asgi;
 mod client;
 mod clients;
+mod files;
 mod frameworks;
 mod life;
 mod messages;
+mod metrics;
 mod network;
 mod process;
+mod reloading;
 mod rules;
 mod smuggling;
 mod upheaval;

@@ -60,8 +60,13 @@ fn options_that_cannot_be_met_are_refused_in_words() {
         (&["--env-file", "/nowhere"], "--env-file /nowhere"),
         (&["--dense", "/nowhere"], "--dense: /nowhere is neither `off` nor a folder"),
         (&["--certfile", "a"], "--keyfile"),
-        (&["--reload"], "unexpected argument '--reload'"),
+        (&["--preload"], "unexpected argument '--preload'"),
+        (&["--reload-include", "*.html"], "--reload"),
+        (&["--reload", "--reload-dir", "/nowhere"], "--reload-dir: /nowhere is not a folder"),
+        (&["--reload", "--reload-exclude", "["], "--reload-exclude"),
         (&["--workers", "0"], "a number from 1"),
+        (&["--max-memory", "much"], "a number of bytes, such as 1000000 or 500M"),
+        (&["--max-memory", "1M"], "bytes as soon as it is loaded, and --max-memory is 1048576"),
     ] {
         let log = refused("plain", options);
         assert!(log.contains(words), "{options:?}: {log}");

@@ -1,7 +1,7 @@
 //! Where the command listens, what proxies say, and what it logs.
 
 use crate::client::{Client, get};
-use crate::process::{Server, apps};
+use crate::process::{Server, apps, command};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -153,6 +153,32 @@ fn the_access_log_is_json_or_off_or_a_file() {
     let server = Server::start("plain", &["--workers", "1", "--access-log", "off"]);
     get(server.address(), "/list");
     assert_eq!(server.end().1, "");
+}
+
+#[test]
+fn the_log_is_json_with_one_object_a_line() {
+    let parsed = |log: &str| -> Vec<serde_json::Value> {
+        log.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    };
+    let server = Server::start("wrong", &["--workers", "1", "--log-format", "json"]);
+    let ready = parsed(&server.log.text());
+    let place = ready.iter().find_map(|line| {
+        let message = line["message"].as_str().unwrap();
+        message.contains(" application wrong,").then(|| message.rsplit(' ').next().unwrap().parse())
+    });
+    assert_eq!(get(place.unwrap().unwrap(), "/raise").status, 500);
+    server.log.wait_for("LookupError: raised on purpose", 1);
+    let (log, _) = server.end();
+    let lines = parsed(&log);
+    let raised = lines.iter().find(|line| line["level"] == "ERROR").unwrap();
+    let message = raised["message"].as_str().unwrap();
+    assert!(message.contains("for /raise:\nTraceback (most recent call last):"), "{message}");
+    assert!(raised["timestamp"].as_str().unwrap().ends_with('Z'), "{raised}");
+    // The reason for which it does not serve is one too.
+    let mut server = Server::of(command("nowhere", &["--log-format", "json"]));
+    assert_eq!(server.wait().code(), Some(1));
+    let log = server.log.wait_for("there is no module", 1);
+    assert!(parsed(&log).iter().any(|line| line["level"] == "ERROR"), "{log}");
 }
 
 #[test]

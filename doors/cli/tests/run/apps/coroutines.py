@@ -8,6 +8,7 @@ import time
 
 request = contextvars.ContextVar("request", default=None)
 seen = []
+kept = []
 
 
 async def application(scope, receive, send):
@@ -58,6 +59,12 @@ async def application(scope, receive, send):
         seen.append("endless")
     elif path == "/seen":
         await answer(send, json.dumps(seen).encode())
+    elif path == "/send":
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.pathsend", "path": scope["query_string"].decode()})
+    elif path == "/keep":
+        kept.append(bytes(int(scope["query_string"])))
+        await answer(send, str(len(kept)).encode())
     elif path == "/raise":
         raise LookupError("raised on purpose")
     elif path == "/raise-in-pieces":

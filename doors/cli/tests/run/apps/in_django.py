@@ -13,7 +13,7 @@ django.setup()
 
 from django.core.asgi import get_asgi_application  # noqa: E402
 from django.core.wsgi import get_wsgi_application  # noqa: E402
-from django.http import HttpResponse, StreamingHttpResponse  # noqa: E402
+from django.http import FileResponse, HttpResponse, StreamingHttpResponse  # noqa: E402
 from django.urls import path  # noqa: E402
 
 
@@ -30,6 +30,10 @@ def stream(request):
     return StreamingHttpResponse(f"{number}," for number in range(3))
 
 
+def file(request):
+    return FileResponse(open(__file__, "rb"))
+
+
 def raising(request):
     raise LookupError("raised on purpose")
 
@@ -38,6 +42,7 @@ urlpatterns = [
     path("hello/", hello),
     path("upload/", upload),
     path("stream/", stream),
+    path("file/", file),
     path("raise/", raising),
 ]
 application = get_wsgi_application()

@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from fastapi import BackgroundTasks, FastAPI, Request, UploadFile, WebSocket
-from starlette.responses import StreamingResponse
+from starlette.responses import FileResponse, StreamingResponse
 
 
 @asynccontextmanager
@@ -32,6 +32,11 @@ async def stream():
             yield f"{number},"
 
     return StreamingResponse(pieces())
+
+
+@app.get("/file")
+async def file():
+    return FileResponse(__file__)
 
 
 @app.get("/thread")

@@ -1,6 +1,6 @@
 """An application of Flask."""
 
-from flask import Flask, Response, request, session
+from flask import Flask, Response, request, send_file, session
 
 app = Flask(__name__)
 app.secret_key = "of the tests"
@@ -20,6 +20,11 @@ def upload():
 @app.get("/stream")
 def stream():
     return Response((f"{number}," for number in range(3)), mimetype="text/plain")
+
+
+@app.get("/file")
+def file():
+    return send_file(__file__)
 
 
 @app.get("/raise")

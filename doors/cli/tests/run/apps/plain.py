@@ -1,5 +1,6 @@
 """An application of WSGI for the tests, as it is and under the validator of the standard library."""
 
+import gzip
 import json
 import os
 import sys
@@ -9,6 +10,8 @@ from wsgiref.validate import validator
 
 closed = 0
 served = 0
+kept = []
+opened = []
 
 
 class Pieces:
@@ -72,6 +75,24 @@ def application(environ, start_response):
     if path == "/file":
         start_response("200 OK", text)
         return environ["wsgi.file_wrapper"](open(__file__, "rb"), 100)
+    if path == "/send":
+        # From a position, perhaps with a length. Python has read further.
+        position, length, name = environ["QUERY_STRING"].split(",")
+        file = open(name, "rb")
+        file.read(int(position))
+        opened.append(file)
+        start_response("200 OK", [*text, ("Content-Length", length)] if length else text)
+        return environ["wsgi.file_wrapper"](file)
+    if path == "/opened":
+        start_response("200 OK", text)
+        return [str(sum(not file.closed for file in opened)).encode()]
+    if path == "/unusual":
+        # Files whose descriptors are not what they read.
+        reader, writer = os.pipe()
+        with open(writer, "wb") as pipe, gzip.open(pipe, "wb") as zipped:
+            zipped.write(b"through a pipe")
+        start_response("200 OK", text)
+        return environ["wsgi.file_wrapper"](gzip.open(open(reader, "rb"), "rb"))
     if path == "/empty":
         start_response("200 OK", [*text, ("Content-Length", "0")])
         return []
@@ -104,6 +125,10 @@ def application(environ, start_response):
         import ctypes
 
         ctypes.string_at(0)
+    if path == "/keep":
+        kept.append(bytes(int(environ["QUERY_STRING"])))
+        start_response("200 OK", text)
+        return [str(len(kept)).encode()]
     if path == "/variable":
         start_response("200 OK", text)
         return [os.environ.get("OF_THE_TEST", "none").encode()]
