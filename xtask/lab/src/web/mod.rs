@@ -49,8 +49,11 @@ struct Selection {
     /// Add to the file's measurements
     #[arg(long)]
     add: bool,
+    /// Take `hydrozoa` and `pages` from this folder instead of building them
+    #[arg(long, value_name = "DIR")]
+    built: Option<PathBuf>,
     /// Measure nothing: read the measurements of an earlier run
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["applications", "contenders", "csv", "add"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["applications", "contenders", "csv", "add", "built"])]
     from: Option<PathBuf>,
 }
 
@@ -79,7 +82,8 @@ impl Selection {
         let rows = if self.add && path.exists() { measurements::read(&path)? } else { Vec::new() };
         let mut rows = Rows { rows, path };
         let applications = self.applications();
-        measure(&Place::install(&applications)?, &self.pairs(&applications), &mut rows)?;
+        let place = Place::install(&applications, self.built.as_deref())?;
+        measure(&place, &self.pairs(&applications), &mut rows)?;
         eprintln!("the measurements are in {}", rows.path.display());
         Ok(rows.rows)
     }
@@ -150,6 +154,7 @@ mod tests {
             contenders: vec![Contender::Hydrozoa, Contender::Gunicorn],
             csv: None,
             add: false,
+            built: None,
             from: None,
         };
         let pairs = selection.pairs(&selection.applications());

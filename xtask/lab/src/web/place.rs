@@ -27,17 +27,22 @@ pub fn scripts() -> PathBuf {
 }
 
 impl Place {
-    /// Installs what the applications and their servers need, and has plain python compute the right responses.
-    pub fn install(applications: &[Application]) -> Result<Self> {
+    /// Installs what the applications and their servers need, and has plain python compute the right responses. Our programs are built,
+    /// unless they are in a folder.
+    pub fn install(applications: &[Application], built: Option<&Path>) -> Result<Self> {
         let has = |needs: fn(Application) -> bool| applications.iter().any(|one| needs(*one));
         let database = has(Application::has_database).then(Database::start).transpose()?;
         let python = python::find(Some(&python::Wanted::Minor(lock::SERVING)))?;
         let plain = Environment::with_numpy(python.clone())?.with_server("rivals")?;
         let with_torch = || Environment::with_torch(python)?.with_server("rivals");
         let torch = has(Application::has_torch).then(with_torch).transpose()?;
+        let program = |package, name| match built {
+            Some(folder) => Ok(folder.join(name)),
+            None => workspace::build(package, name),
+        };
         let place = Self {
-            hydrozoa: workspace::build("hydrozoa-cli", "hydrozoa")?,
-            client: workspace::build("hydrozoa-benches", "pages")?,
+            hydrozoa: program("hydrozoa-cli", "hydrozoa")?,
+            client: program("hydrozoa-benches", "pages")?,
             plain,
             torch,
             database,
