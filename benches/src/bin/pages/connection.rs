@@ -36,7 +36,7 @@ pub struct Connection {
     buffer: Vec<u8>,
 }
 
-/// What ended an exchange without a response.
+/// The end of an exchange without a response.
 enum Failure {
     /// The server has closed the connection before the first byte of a response, which it may where it had none to send.
     Closed,
@@ -135,7 +135,7 @@ impl Connection {
     }
 }
 
-/// What the client needs to know of a response's head.
+/// The part of a response's head that the client needs to know.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,

@@ -1,4 +1,4 @@
-//! What the requests have come to.
+//! The outcome of requests.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -119,7 +119,7 @@ mod tests {
             assert_eq!(option.get_name(), application.name());
             assert_ne!(Application::title(application.name()), application.name());
             let module = format!("{}.py", application.module());
-            assert!(super::super::place::scripts().join(&module).exists(), "{module}");
+            assert!(super::super::installed::scripts().join(&module).exists(), "{module}");
         }
     }
 }

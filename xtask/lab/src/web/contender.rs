@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::application::{Application, Interface};
-use super::place::Place;
+use super::installed::Installed;
 use crate::venv;
 
 /// A server with its settings.
@@ -77,23 +77,23 @@ impl Contender {
     /// The command that serves at the port. It begins in an empty folder.
     pub fn command(
         self,
-        place: &Place,
+        installed: &Installed,
         application: Application,
         workers: usize,
         port: u16,
         scratch: &Path,
     ) -> Command {
-        let root = place.environment(application).root();
+        let root = installed.environment(application).root();
         let program = |name: &str| venv::clean(Command::new(root.join("bin").join(name)));
         let target = format!("{}:app", application.module());
         let (workers, bind) = (workers.to_string(), format!("127.0.0.1:{port}"));
         let interface = application.interface();
         let mut command = match self {
             Self::Hydrozoa => {
-                let mut command = venv::clean(Command::new(&place.hydrozoa));
+                let mut command = venv::clean(Command::new(&installed.hydrozoa));
                 command.args(["run", &target, "--workers", &workers, "--bind", &bind]);
                 command.args(["--access-log", "off", "--venv"]).arg(root);
-                command.arg("--app-dir").arg(super::place::scripts());
+                command.arg("--app-dir").arg(super::installed::scripts());
                 command
             }
             Self::Gunicorn | Self::GunicornGthread | Self::GunicornPreload => {
@@ -123,9 +123,9 @@ impl Contender {
             }
         };
         if self != Self::Hydrozoa {
-            command.env("PYTHONPATH", super::place::scripts());
+            command.env("PYTHONPATH", super::installed::scripts());
         }
-        place.variables(&mut command);
+        installed.variables(&mut command);
         command.current_dir(scratch);
         command
     }

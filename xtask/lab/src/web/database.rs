@@ -62,7 +62,7 @@ impl Database {
         ensure!(made.status.success(), "initdb failed ({}): {words}", made.status);
         let mut command = program("postgres");
         command.arg("-k").arg(folder.path()).args(["-c", "listen_addresses="]);
-        // What it takes to keep data over a crash is not measured here. Each worker has a connection.
+        // Keeping data over a crash would cost time that is not the server's. Each worker has a connection.
         command.args(["-c", "fsync=off", "-c", "max_connections=500"]);
         let log = folder.path().join("log");
         let is_ready = |server: &Server| server.log().contains("ready to accept connections");

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::application::Application;
 use super::contender::Contender;
-use super::place::Place;
+use super::installed::Installed;
 use super::running::{Report, Running};
 use super::{Selection, names};
 
@@ -65,12 +65,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.selection.from.is_none() {
         drop(Group::new(Some(arguments.limit << 20))?);
     }
-    let rows = arguments.selection.rows("limits", |place, pairs, rows| {
+    let rows = arguments.selection.rows("limits", |installed, pairs, rows| {
         for (application, contenders) in pairs {
             for contender in contenders {
                 let mut search = Search::new(arguments.most);
                 while let Some(workers) = search.next() {
-                    let row = trial(arguments, place, *application, *contender, workers)?;
+                    let row = trial(arguments, installed, *application, *contender, workers)?;
                     eprintln!(
                         "{:<11} {:<17} {workers} workers: p99 {:.2} ms, without a limit {:.2} ms, anonymous {:.0} MiB {}",
                         row.application, row.contender, row.p99_ms, row.free_p99_ms, row.anonymous_mib, row.stop
@@ -120,7 +120,7 @@ impl Search {
 /// Both servers with so many workers.
 fn trial(
     arguments: &Arguments,
-    place: &Place,
+    installed: &Installed,
     application: Application,
     contender: Contender,
     workers: usize,
@@ -135,7 +135,7 @@ fn trial(
     };
     // Dropped last: it can be removed when its processes have ended.
     let group = Group::new(Some(arguments.limit << 20))?;
-    let limited = Running::start(place, contender, application, workers, Some(&group));
+    let limited = Running::start(installed, contender, application, workers, Some(&group));
     let limited = match limited {
         Ok(limited) => limited,
         Err(error) => {
@@ -143,7 +143,7 @@ fn trial(
             return Ok(row);
         }
     };
-    let free = Running::start(place, contender, application, workers, None);
+    let free = Running::start(installed, contender, application, workers, None);
     let free = free.context("without a limit")?;
     let (mut own, mut other) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::application::Application;
 use super::contender::Contender;
-use super::place::Place;
+use super::installed::Installed;
 use super::running::Running;
 use super::{Rows, Selection, names};
 
@@ -66,11 +66,11 @@ struct Row {
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let rows = arguments.selection.rows("memory", |place, pairs, rows| {
+    let rows = arguments.selection.rows("memory", |installed, pairs, rows| {
         for (application, contenders) in pairs {
             for contender in contenders {
                 for workers in WORKERS {
-                    measure(arguments, place, (*application, *contender, workers), rows)?;
+                    measure(arguments, installed, (*application, *contender, workers), rows)?;
                 }
             }
         }
@@ -86,11 +86,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Starts one server alone, asks it, has it rest, and asks it little.
 fn measure(
     arguments: &Arguments,
-    place: &Place,
+    installed: &Installed,
     (application, contender, workers): (Application, Contender, usize),
     rows: &mut Rows<Row>,
 ) -> Result<()> {
-    let running = Running::start(place, contender, application, workers, None)?;
+    let running = Running::start(installed, contender, application, workers, None)?;
     let asked = running.closed(CONNECTIONS, arguments.requests)?.workers.len();
     ensure!(
         asked == workers,

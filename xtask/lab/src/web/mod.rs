@@ -3,9 +3,9 @@
 mod application;
 mod contender;
 mod database;
+mod installed;
 mod limits;
 mod memory;
-mod place;
 mod running;
 mod speed;
 
@@ -19,7 +19,7 @@ use crate::{measurements, workspace};
 
 use application::Application;
 use contender::Contender;
-use place::Place;
+use installed::Installed;
 
 /// A part of the comparison.
 #[derive(clap::Subcommand)]
@@ -34,7 +34,7 @@ pub enum Part {
     Speed(speed::Arguments),
 }
 
-/// What is compared, and where the measurements are kept.
+/// The servers and applications that are compared, and the file of the measurements.
 #[derive(clap::Args)]
 struct Selection {
     /// Only these applications
@@ -70,7 +70,7 @@ impl Selection {
     fn rows<Row: Serialize + DeserializeOwned>(
         &self,
         name: &str,
-        measure: impl FnOnce(&Place, &[Pair], &mut Rows<Row>) -> Result<()>,
+        measure: impl FnOnce(&Installed, &[Pair], &mut Rows<Row>) -> Result<()>,
     ) -> Result<Vec<Row>> {
         if let Some(path) = &self.from {
             return measurements::read(path);
@@ -82,8 +82,8 @@ impl Selection {
         let rows = if self.add && path.exists() { measurements::read(&path)? } else { Vec::new() };
         let mut rows = Rows { rows, path };
         let applications = self.applications();
-        let place = Place::install(&applications, self.built.as_deref())?;
-        measure(&place, &self.pairs(&applications), &mut rows)?;
+        let installed = Installed::install(&applications, self.built.as_deref())?;
+        measure(&installed, &self.pairs(&applications), &mut rows)?;
         eprintln!("the measurements are in {}", rows.path.display());
         Ok(rows.rows)
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::application::Application;
 use super::contender::Contender;
-use super::place::Place;
+use super::installed::Installed;
 use crate::server::{Server, free_ports};
 
 /// How long a server may take to end by itself, before it is killed.
@@ -31,7 +31,7 @@ const RENEW: usize = 10;
 /// A server with its workers.
 pub struct Running<'a> {
     pub contender: Contender,
-    place: &'a Place,
+    installed: &'a Installed,
     application: Application,
     workers: usize,
     /// Before the folder with its files, so that it ends first.
@@ -51,7 +51,7 @@ pub struct Report {
 impl<'a> Running<'a> {
     /// Starts a server, in a control group if there is one, and waits until each of its workers has answered.
     pub fn start(
-        place: &'a Place,
+        installed: &'a Installed,
         contender: Contender,
         application: Application,
         workers: usize,
@@ -59,15 +59,16 @@ impl<'a> Running<'a> {
     ) -> Result<Self> {
         let scratch = tempfile::tempdir()?;
         let [port, _] = free_ports()?;
-        let mut command = contender.command(place, application, workers, port, scratch.path());
+        let mut command = contender.command(installed, application, workers, port, scratch.path());
         if let Some(group) = group {
             command = group.command(&command);
         }
-        let path = place.path(application)?;
+        let path = installed.path(application)?;
         let log = scratch.path().join("log");
         let is_ready = |server: &Server| server.answers(&path);
         let server = Server::start(contender.name(), &mut command, port, log, is_ready)?;
-        let running = Self { contender, place, application, workers, server, _scratch: scratch };
+        let running =
+            Self { contender, installed, application, workers, server, _scratch: scratch };
         running.reach()?;
         Ok(running)
     }
@@ -136,9 +137,9 @@ impl<'a> Running<'a> {
 
     /// The client's command line, without its task.
     fn client(&self, connections: usize, renews: bool) -> Command {
-        let mut command = Command::new(&self.place.client);
+        let mut command = Command::new(&self.installed.client);
         command.args(["--port", &self.server.port().to_string()]).arg("--cases");
-        command.arg(self.place.cases(self.application));
+        command.arg(self.installed.cases(self.application));
         command.args(["--connections", &connections.to_string()]);
         if renews {
             command.args(["--renew", &RENEW.to_string()]);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::application::Application;
 use super::contender::Contender;
-use super::place::Place;
+use super::installed::Installed;
 use super::running::Running;
 use super::{Rows, Selection, names};
 
@@ -53,12 +53,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let status = std::fs::read_to_string("/proc/self/status").context("reading /proc")?;
         take(&processors(&status)?)?;
     }
-    let rows = arguments.selection.rows("speed", |place, pairs, rows| {
+    let rows = arguments.selection.rows("speed", |installed, pairs, rows| {
         for (application, contenders) in pairs {
             for round in 1..=arguments.rounds {
                 for turn in 0..contenders.len() {
                     let contender = contenders[(turn + round) % contenders.len()];
-                    measure(arguments, place, (*application, contender, round), rows)?;
+                    measure(arguments, installed, (*application, contender, round), rows)?;
                 }
             }
         }
@@ -71,11 +71,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// One turn of a server. It is started for it: one that was stopped meanwhile would take the time for its workers' silence.
 fn measure(
     arguments: &Arguments,
-    place: &Place,
+    installed: &Installed,
     (application, contender, round): (Application, Contender, usize),
     rows: &mut Rows<Row>,
 ) -> Result<()> {
-    let running = Running::start(place, contender, application, WORKERS, None)?;
+    let running = Running::start(installed, contender, application, WORKERS, None)?;
     for &connections in &arguments.connections {
         let report = running.window(connections, arguments.seconds, false)?;
         eprintln!(

@@ -1,4 +1,4 @@
-//! What all servers are started with: programs, environments, the applications' data, and their requests.
+//! Programs, environments, the applications' data and their requests, which all servers share.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::{lock, python, workspace};
 
 /// The installed requirements of all contenders.
-pub struct Place {
+pub struct Installed {
     pub hydrozoa: PathBuf,
     pub client: PathBuf,
     plain: Environment,
@@ -26,7 +26,7 @@ pub fn scripts() -> PathBuf {
     workspace::root().join("benches/python/web")
 }
 
-impl Place {
+impl Installed {
     /// Installs what the applications and their servers need, and has plain python compute the right responses. Our programs are built,
     /// unless they are in a folder.
     pub fn install(applications: &[Application], built: Option<&Path>) -> Result<Self> {
@@ -40,7 +40,7 @@ impl Place {
             Some(folder) => Ok(folder.join(name)),
             None => workspace::build(package, name),
         };
-        let place = Self {
+        let installed = Self {
             hydrozoa: program("hydrozoa-cli", "hydrozoa")?,
             client: program("hydrozoa-benches", "pages")?,
             plain,
@@ -48,8 +48,8 @@ impl Place {
             database,
             data: tempfile::tempdir()?,
         };
-        applications.iter().try_for_each(|application| place.prepare(*application))?;
-        Ok(place)
+        applications.iter().try_for_each(|application| installed.prepare(*application))?;
+        Ok(installed)
     }
 
     /// The environment of an application, the same for all contenders.
