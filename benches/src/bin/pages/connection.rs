@@ -85,6 +85,7 @@ impl Connection {
             "the body of response {number} differs from plain python's: {:.500}",
             String::from_utf8_lossy(body)
         );
+        ensure!(!head.worker.is_empty(), "response {number} does not name its worker");
         let worker = std::str::from_utf8(&self.buffer[head.worker])?;
         counted.reached(worker);
         self.asked += 1;
@@ -160,8 +161,8 @@ impl Head {
             found.map(|header| header.value)
         };
         let body = header("content-length").context("the response does not say how long it is")?;
-        let worker = header("x-worker").context("the response does not name its worker")?;
-        // The one is a slice of the other.
+        // A slice of the same bytes. An error's response need not have it.
+        let worker = header("x-worker").unwrap_or(&bytes[..0]);
         let begin = worker.as_ptr().addr() - bytes.as_ptr().addr();
         Ok(Some(Self {
             status: response.code.context("a status")?,

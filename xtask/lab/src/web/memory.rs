@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use hydrozoa_measure::family::FamilyMemory;
 use hydrozoa_measure::machine::Machine;
+use hydrozoa_measure::samples::median;
 use serde::{Deserialize, Serialize};
 
 use super::application::Application;
@@ -19,6 +21,9 @@ const WORKERS: [usize; 2] = [1, 4];
 
 /// Connections of the client.
 const CONNECTIONS: usize = 16;
+
+/// Seconds at the end of the light load in which memory is measured again and again.
+const SAMPLED: f64 = 10.0;
 
 /// The states of a server in which its memory is measured.
 const STATES: [&str; 2] = ["rest", "load"];
@@ -98,8 +103,10 @@ fn measure(
         asked,
         contender.name()
     );
-    let row = |state: &str, reached| {
-        let memory = running.memory()?;
+    sleep(Duration::from_secs_f64(arguments.rest));
+    let rest = (running.memory()?, asked);
+    let load = light_load(arguments, &running)?;
+    for (state, (memory, reached)) in STATES.into_iter().zip([rest, load]) {
         let row = Row {
             machine: Machine::this().words(),
             application: application.name().to_owned(),
@@ -117,18 +124,31 @@ fn measure(
             "{:<11} {:<17} {workers} workers, {state}: anonymous {:.1} MiB, private {:.1} MiB, Pss {:.1} MiB",
             row.application, row.contender, row.anonymous_mib, row.private_mib, row.pss_mib
         );
-        Ok::<_, anyhow::Error>(row)
-    };
-    sleep(Duration::from_secs_f64(arguments.rest));
-    let rest = row("rest", asked)?;
-    let steady = running.steady(CONNECTIONS, arguments.rate, arguments.load)?;
-    // While it is under way.
-    sleep(Duration::from_secs_f64((arguments.load - 0.5).max(0.0)));
-    let mut load = row("load", 0)?;
-    load.reached = steady.end()?.workers.len();
-    rows.replace(rest, is_same)?;
-    rows.replace(load, is_same)?;
+        rows.replace(row, is_same)?;
+    }
     running.end()
+}
+
+/// The median memory of the light load's last seconds, and how many workers have answered. A dense worker has more of it shortly after it
+/// was settled again, and less before.
+fn light_load(arguments: &Arguments, running: &Running<'_>) -> Result<(FamilyMemory, usize)> {
+    let begin = Instant::now();
+    let steady = running.steady(CONNECTIONS, arguments.rate, arguments.load)?;
+    sleep(Duration::from_secs_f64((arguments.load - SAMPLED).max(0.0)));
+    let mut samples = Vec::new();
+    while samples.is_empty() || begin.elapsed().as_secs_f64() < arguments.load - 1.0 {
+        samples.push(running.memory()?);
+        sleep(Duration::from_millis(500));
+    }
+    let reached = steady.end()?.workers.len();
+    let middle = |of: fn(&FamilyMemory) -> f64| median(&samples.iter().map(of).collect::<Vec<_>>());
+    let memory = FamilyMemory {
+        anonymous: middle(|memory| memory.anonymous),
+        private: middle(|memory| memory.private),
+        shares: middle(|memory| memory.shares),
+        ..samples[0]
+    };
+    Ok((memory, reached))
 }
 
 /// Whether a row is of the same server in the same state.
