@@ -11,16 +11,15 @@ use crate::connection::{Connection, Target};
 use crate::report::{Counted, Report};
 
 #[derive(clap::Args)]
-#[group(id = "amount", required = true, multiple = false)]
 pub struct Options {
     /// How many requests are sent
-    #[arg(long, group = "amount")]
+    #[arg(long, required_unless_present = "seconds", conflicts_with_all = ["seconds", "warm"])]
     requests: Option<usize>,
     /// How long requests are counted
-    #[arg(long, group = "amount")]
+    #[arg(long)]
     seconds: Option<f64>,
     /// How long requests are sent before they are counted
-    #[arg(long, default_value_t = 0.0, conflicts_with = "requests")]
+    #[arg(long, default_value_t = 0.0)]
     warm: f64,
 }
 

@@ -75,3 +75,20 @@ fn run(arguments: &Arguments) -> Result<()> {
     println!("{}", serde_json::to_string(&report)?);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_so_many_or_of_so_much_time() {
+        let parses = |line: &str| {
+            let words =
+                "pages --port 1 --cases d --connections 2".split(' ').chain(line.split(' '));
+            Arguments::try_parse_from(words).is_ok()
+        };
+        assert!(parses("closed --requests 5") && parses("closed --seconds 1 --warm 0.5"));
+        assert!(parses("steady --rate 50 --seconds 30"));
+        assert!(!parses("closed --warm 1") && !parses("closed --requests 5 --seconds 1"));
+    }
+}
