@@ -50,6 +50,8 @@ impl Family {
             };
             total.own += field("Pss_Anon:")? + field("Pss_Shmem:")?;
             total.shares += field("Pss:")?;
+            total.anonymous += field("Anonymous:")?;
+            total.private += field("Private_Clean:")? + field("Private_Dirty:")?;
             total.processes += 1;
         }
         ensure!(total.processes > 0, "process {} has ended", self.root);
@@ -82,6 +84,10 @@ pub struct FamilyMemory {
     pub own: f64,
     /// These and the pages of files, divided likewise: Pss.
     pub shares: f64,
+    /// Anonymous pages. One that several processes have counts for each, also where it is the same page since a fork.
+    pub anonymous: f64,
+    /// Pages that one process alone has, of files or not.
+    pub private: f64,
     /// How many processes there are.
     pub processes: usize,
 }
@@ -114,6 +120,7 @@ mod tests {
         assert!(is_seen && killed.is_ok_and(|status| status.success()));
         assert!(with.processes >= 3, "{with:?}");
         assert!(with.own > before.own + 30.0, "{before:?} {with:?}");
+        assert!(with.anonymous > before.anonymous + 30.0 && with.private > before.private + 30.0);
         assert!(with.shares >= with.own && pages[4096] == 1);
     }
 

@@ -11,6 +11,7 @@ pub mod contender;
 pub mod drive;
 pub mod effort;
 pub mod family;
+pub mod group;
 pub mod machine;
 #[cfg(feature = "interpreters")]
 pub mod models;

@@ -22,6 +22,7 @@ mod speed;
 mod suites;
 mod trials;
 mod triton;
+mod web;
 
 use std::process::ExitCode;
 
@@ -150,6 +151,15 @@ enum Laboratory {
     /// takes some minutes. `--full` takes hours: it also reloads a package 1,000 times under load and sends 10,000
     /// malformed requests. The suite runs the overload for 20 seconds with a model that needs no torch.
     Serve(serve::Arguments),
+    /// Servers of web applications with the same applications and one client: memory of a further worker, workers within a limit, speed
+    ///
+    /// hydrozoa run, gunicorn, uvicorn, Granian and Hypercorn serve seven applications; every body is compared with plain python's. It
+    /// installs them (100 MB beside torch), and starts a PostgreSQL of its own, which must be installed. `memory` takes an hour and
+    /// fails if a promise about a worker's memory is broken; let no other Python run meanwhile. `speed` wants a quiet machine.
+    /// `--applications django --contenders hydrozoa,gunicorn` selects, and `--add` adds to an earlier run. A new application is a
+    /// module in benches/python/web and a line in xtask/lab/src/web/application.rs.
+    #[command(subcommand)]
+    Web(web::Part),
     /// Runs joblib's loops, scikit-learn, Dask, Ray and SPDL on interpreters, by the Python package
     Engines(engines::Arguments),
 }
@@ -188,6 +198,7 @@ fn run(laboratory: Laboratory) -> anyhow::Result<()> {
         Laboratory::Page(arguments) => page::run(&arguments),
         Laboratory::Triton(arguments) => triton::run(&arguments),
         Laboratory::Serve(arguments) => serve::run(&arguments),
+        Laboratory::Web(part) => web::run(&part),
         Laboratory::Engines(arguments) => engines::run(&arguments),
     }
 }

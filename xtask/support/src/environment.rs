@@ -94,12 +94,12 @@ impl Environment {
         self.with("clients", lock::of(self.python.minor).clients)
     }
 
-    /// An environment with one of the serving systems of `cargo xtask lab serve`.
+    /// An environment with one of the serving systems of `cargo xtask lab serve`, or with all of `cargo xtask lab web`.
     pub fn with_server(&self, name: &str) -> Result<Self> {
         let minor = self.python.minor;
         ensure!(
             minor == lock::SERVING,
-            "serving systems are compared with CPython 3.{}, for which their packages are pinned, and not with 3.{minor}",
+            "servers are compared with CPython 3.{}, for which their packages are pinned, and not with 3.{minor}",
             lock::SERVING
         );
         self.with(name, lock::server(name))

@@ -36,22 +36,44 @@ const WEB: [&str; 6] =
 /// The one version of CPython on which serving systems are compared: the newest that all of them have.
 pub const SERVING: u8 = 11;
 
-/// The environments of `cargo xtask lab serve`, and what each is made for. They come before the packages of the tests, so each
-/// system has the releases that it asks for, and torch from there. The stub of Triton's Python backend reads arrays of numpy 1 only.
-const SERVERS: [(&str, &[&str]); 4] = [
+/// The environments of `cargo xtask lab serve` and `cargo xtask lab web`, and what each is made for. They come before the packages of
+/// the tests, so each system has the releases that it asks for, and torch from there. The stub of Triton's Python backend reads arrays
+/// of numpy 1 only.
+const SERVERS: [(&str, &[&str]); 5] = [
     ("triton", &["numpy==1.26.4", "tokenizers"]),
     ("litserve", &["litserve", "httptools", "uvloop", "tokenizers", "numpy"]),
     ("mlserver", &["mlserver", "uvloop==0.21.0", "tokenizers"]),
     ("fastapi", &["fastapi", "uvicorn", "httptools", "uvloop", "tokenizers", "numpy"]),
+    ("rivals", &RIVALS),
 ];
 
-/// The lock file of one of the environments of `cargo xtask lab serve`.
+/// The servers of web applications that `cargo xtask lab web` compares, and what its applications import.
+const RIVALS: [&str; 15] = [
+    "gunicorn",
+    "uvicorn",
+    "uvicorn-worker",
+    "uvloop",
+    "httptools",
+    "granian",
+    "hypercorn",
+    "django",
+    "flask",
+    "fastapi",
+    "sqlalchemy",
+    "psycopg",
+    "psycopg-binary",
+    "pandas",
+    "numpy",
+];
+
+/// The lock file of one of the environments of `cargo xtask lab serve` and `cargo xtask lab web`.
 pub fn server(name: &str) -> Option<&'static str> {
     match name {
         "triton" => Some(include_str!("../../locks/triton-cp311.txt")),
         "litserve" => Some(include_str!("../../locks/litserve-cp311.txt")),
         "mlserver" => Some(include_str!("../../locks/mlserver-cp311.txt")),
         "fastapi" => Some(include_str!("../../locks/fastapi-cp311.txt")),
+        "rivals" => Some(include_str!("../../locks/rivals-cp311.txt")),
         _ => None,
     }
 }
@@ -156,7 +178,7 @@ pub struct Arguments {
     /// Only for this CPython; without it for all, and the machine must have all
     #[arg(long, value_name = "3.N|PATH")]
     python: Option<Wanted>,
-    /// Only those of the serving systems that `cargo xtask lab serve` compares
+    /// Only those of the servers that `cargo xtask lab serve` and `cargo xtask lab web` compare
     #[arg(long, conflicts_with = "python")]
     servers: bool,
     /// Only those of the frameworks that the tests of `hydrozoa run` serve

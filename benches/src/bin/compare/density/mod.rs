@@ -1,10 +1,9 @@
 //! How many workers with torch serve a model in a given amount of memory, and what each of them costs.
 //!
-//! A contender ([`kind`]) gets one worker more and more, in a process group of its own with a limit ([`group`]). Beside it the
+//! A contender ([`kind`]) gets one worker more and more, in a process group of its own with a limit ([`hydrozoa_measure::group`]). Beside it the
 //! same contender grows without a limit. Both serve by turns, so that the machine's other users disturb both. A number of
 //! workers counts as served while all outputs are right and the limited side's latency stays near the other's.
 
-mod group;
 mod kind;
 mod pool;
 mod record;
@@ -16,12 +15,12 @@ use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Result, ensure};
+use hydrozoa_measure::group::Footprint;
 use hydrozoa_measure::machine::Machine;
 use hydrozoa_measure::samples::{Samples, median};
 
 use crate::exported::Exported;
 use crate::written;
-use group::Footprint;
 pub use kind::Kind;
 pub use pool::GrowingPool;
 use record::Row;

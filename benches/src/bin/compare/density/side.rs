@@ -2,9 +2,9 @@
 
 use anyhow::{Error, Result};
 use hydrozoa_measure::contender::{Contender, Order};
+use hydrozoa_measure::group::{Footprint, Group};
 use hydrozoa_measure::samples::Samples;
 
-use super::group::{Footprint, Group};
 use super::kind::{Kind, Plan};
 
 /// Workers that have started.

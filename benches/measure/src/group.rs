@@ -31,11 +31,15 @@ pub struct Footprint {
 }
 
 impl Group {
-    /// A new group. Without a limit it only counts.
+    /// A new group, with a limit in bytes. Without one it only counts.
+    ///
+    /// # Errors
+    ///
+    /// The machine has no control groups for memory, or this user may make none.
     pub fn new(limit: Option<u64>) -> Result<Self> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("hydrozoa-density-{}-{number}", std::process::id());
+        let name = format!("hydrozoa-{}-{number}", std::process::id());
         let (parent, is_v2) = parent()?;
         let group = Self { folder: parent.join(name), is_v2 };
         fs::create_dir(&group.folder).with_context(|| {
@@ -68,6 +72,9 @@ impl Group {
             .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
             .arg(self.folder.join("cgroup.procs"));
         inside.arg(command.get_program()).args(command.get_args());
+        if let Some(folder) = command.get_current_dir() {
+            inside.current_dir(folder);
+        }
         for (name, value) in command.get_envs() {
             match value {
                 Some(value) => inside.env(name, value),
@@ -77,6 +84,11 @@ impl Group {
         inside
     }
 
+    /// The memory of its processes.
+    ///
+    /// # Errors
+    ///
+    /// The group's files cannot be read.
     pub fn footprint(&self) -> Result<Footprint> {
         let text = self.read("memory.stat")?;
         let value = |name: &str| {
@@ -91,6 +103,10 @@ impl Group {
 
     /// Takes all of the group's pages that can be reread from files, as the kernel does in time with those that nobody uses
     /// while others need memory. False if this kernel cannot be asked for it (`memory.reclaim`, Linux 5.19).
+    ///
+    /// # Errors
+    ///
+    /// The group's files cannot be read or written.
     pub fn reclaim(&self) -> Result<bool> {
         let (name, amount) = if self.is_v2 {
             ("memory.reclaim", self.read("memory.current")?)
@@ -111,6 +127,10 @@ impl Group {
     }
 
     /// How many processes the kernel has killed for want of memory.
+    ///
+    /// # Errors
+    ///
+    /// The group's file cannot be read.
     pub fn kills(&self) -> Result<u64> {
         let text = self.read(if self.is_v2 { "memory.events" } else { "memory.oom_control" })?;
         let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
@@ -207,11 +227,12 @@ mod tests {
         let group = Group { folder: folder.clone(), is_v2: true };
         let mut command = Command::new("sh");
         command
-            .args(["-c", "echo \"$1 $WORD\"", "name", "a b"])
+            .args(["-c", "echo \"$1 $WORD $(pwd)\"", "name", "a b"])
+            .current_dir("/")
             .env("WORD", "x")
             .env_remove("HOME");
         let output = group.command(&command).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "a b x\n");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "a b x /\n");
         let process = fs::read_to_string(folder.join("cgroup.procs")).unwrap();
         assert!(process.trim().parse::<u32>().unwrap() > 1);
         fs::remove_dir_all(&folder).unwrap();
