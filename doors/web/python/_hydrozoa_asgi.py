@@ -27,7 +27,7 @@ def _exchanges(receive_body, reply, send_body, left):
             self.is_over = False
 
         async def receive(self):
-            if self.is_read:
+            if self.is_read or self.is_over:
                 if not self.is_over:
                     await left(self.number)
                 return _DISCONNECT

@@ -98,7 +98,7 @@ fn messages_go_both_ways() {
 fn an_application_rejects_closes_and_fails() {
     let server = Server::start("coroutines", &["--workers", "1"]);
     let address = server.address();
-    for (target, status) in [("/reject", 403), ("/raise-early", 500)] {
+    for (target, status) in [("/reject", 403), ("/return-early", 500), ("/raise-early", 500)] {
         match *connect(address, target).map(drop).unwrap_err() {
             Error::Http(response) => assert_eq!(response.status(), status, "{target}"),
             other => panic!("{target}: {other}"),
