@@ -73,16 +73,18 @@ def _exchanges(receive_body, reply, send_body, left):
     return Exchange
 
 
-def _sockets(take, accept, deliver):
-    """The class of WebSockets."""
+def _sockets(Response, take, accept, deliver):
+    """The class of WebSockets, which are rejected by a `Response`."""
 
     class Socket:
         """A WebSocket. The host's functions: `take` gives a message or the client's end, `accept` decides, `deliver` sends."""
 
-        __slots__ = ("is_accepted", "is_closed", "is_connected", "number")
+        __slots__ = ("is_accepted", "is_closed", "is_connected", "number", "response")
 
         def __init__(self, number):
             self.number = number
+            # The response that rejects the client (ASGI, "Websocket Denial Response").
+            self.response = None
             self.is_connected = self.is_accepted = self.is_closed = False
 
         async def receive(self):
@@ -121,6 +123,12 @@ def _sockets(take, accept, deliver):
                 else:
                     accept(self.number, None, 0)
                 self.is_closed = True
+            elif kind in ("websocket.http.response.start", "websocket.http.response.body"):
+                if self.is_accepted or self.is_closed and self.response is None:
+                    raise RuntimeError(f"{kind} was sent behind another decision")
+                self.response = self.response or Response(self.number, b"")
+                self.is_closed = True
+                await self.response.send({**message, "type": kind.removeprefix("websocket.")})
             else:
                 raise RuntimeError(f"a WebSocket has no message of the type {kind!r}")
             if waits is True:
@@ -134,7 +142,7 @@ def _sockets(take, accept, deliver):
 def handler(application, root_path, state, receive_body, reply, send_body, left, failed, of_sockets):
     """The function that makes the coroutine which answers a request."""
     Exchange = _exchanges(receive_body, reply, send_body, left)
-    Socket = _sockets(*of_sockets)
+    Socket = _sockets(Exchange, *of_sockets)
 
     async def answer(number, version, method, scheme, path, raw_path, query, fields, client, server, body):
         fields = fields.split(b"\n")
@@ -159,6 +167,7 @@ def handler(application, root_path, state, receive_body, reply, send_body, left,
             # A WebSocket.
             del scope["method"]
             scope["type"] = "websocket"
+            scope["extensions"]["websocket.http.response"] = {}
             scope["scheme"] = "wss" if scheme == "https" else "ws"
             offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
             scope["subprotocols"] = [name.strip() for name in b",".join(offered).decode("latin-1").split(",") if name.strip()]

@@ -133,13 +133,18 @@ impl Service {
     ) -> (Reply, Option<LeftGuard>, bool) {
         let upgrade = asked.parts.extensions.remove::<OnUpgrade>();
         let (socket, mut connection) = websocket::pair();
-        let exchange = Exchange::of_socket(socket);
+        let (exchange, reply) = Exchange::of_socket(socket);
+        let left = LeftGuard(Arc::clone(&exchange));
         let fleet = &self.0.fleet;
         if fleet.dispatch(exchange, &asked, &self.0.place, None).is_err() {
             self.0.figures.refuse();
             return (Reply::problem(StatusCode::SERVICE_UNAVAILABLE), None, true);
         }
-        let decision = (&mut connection.decision).await;
+        let decision = tokio::select! {
+            biased;
+            decision = &mut connection.decision => decision,
+            Ok(reply) = reply => return (reply, Some(left), false),
+        };
         match (decision, upgrade) {
             (Ok(Decision::Accept(further)), Some(upgrade)) => {
                 tokio::spawn(connection.serve(upgrade));

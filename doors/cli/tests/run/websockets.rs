@@ -104,6 +104,13 @@ fn an_application_rejects_closes_and_fails() {
             other => panic!("{target}: {other}"),
         }
     }
+    let mut client = Client::new(address);
+    let asked = "GET /deny HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let denied = client.ask(asked.as_bytes());
+    assert_eq!((denied.status, denied.text(), denied.header("x-a")), (401, "not you", Some("b")));
+    // It hears that the client has gone, and the connection goes on.
+    assert!(client.get("/seen").text().contains("websocket.disconnect"));
     for (target, code, reason) in
         [("/close", 4001, "enough"), ("/raise", 1011, ""), ("/return", 1000, "")]
     {

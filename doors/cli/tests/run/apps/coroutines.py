@@ -82,6 +82,12 @@ async def socket(scope, receive, send):
     path = scope["path"]
     if path == "/reject":
         return await send({"type": "websocket.close"})
+    if path == "/deny":
+        head = [(b"x-a", b"b"), (b"content-type", b"text/plain")]
+        await send({"type": "websocket.http.response.start", "status": 401, "headers": head})
+        await send({"type": "websocket.http.response.body", "body": b"not ", "more_body": True})
+        await send({"type": "websocket.http.response.body", "body": b"you"})
+        return seen.append((await receive())["type"])
     if path == "/return-early":
         return
     if path == "/raise-early":
