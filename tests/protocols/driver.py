@@ -33,6 +33,8 @@ class Slot:
         self.state = state
         self.root_path = root_path
         self.error = None
+        #: The kinds of messages that it has sent.
+        self.sent = set()
         self.running = 0
         self.done = threading.Event()
 
@@ -63,9 +65,13 @@ async def app(scope, receive, send):
         scope["state"] = slot.state.copy()
     if slot.root_path is not None:
         scope["root_path"] = slot.root_path
+    async def noted(message):
+        slot.sent.add(message["type"])
+        await send(message)
+
     slot.running += 1
     try:
-        await slot.application(scope, receive, send)
+        await slot.application(scope, receive, noted)
     except BaseException as error:
         slot.error = error
         raise
@@ -127,7 +133,7 @@ def run():
         sources = os.environ["PROTOCOLS_SOURCES"]
         os.chdir(sources)
         sys.path.insert(0, sources)
-        found = {"tests": suite.run(sys.modules[__name__])}
+        found = {"tests": suite.run()}
     except BaseException:
         found = {"error": traceback.format_exc()}
     with open(report + ".new", "w") as file:

@@ -10,6 +10,9 @@ import sys
 #: Behind each request: whether the server takes it from what it has taken for the end of the first.
 NEXT = b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
+#: The head of a request whose body comes in chunks.
+CHUNKED = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
 #: Requests that no server may serve, or that two may understand in two ways (RFC 9112, 2.2, 3.2, 5.1, 5.2, 6.1, 6.3, 7.1).
 REFUSED = {
     "length and chunks": "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -36,17 +39,17 @@ REFUSED = {
     "two headers of codings": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
     "a folded coding": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
     "chunks of HTTP/1.0": "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    "a chunk's size that is no number": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
-    "a chunk's size with a prefix": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
-    "a chunk's size with an underscore": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0_3\r\nabc\r\n0\r\n\r\n",
-    "a chunk that is longer than its size": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcde\r\n0\r\n\r\n",
-    "a negative chunk": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
-    "a chunk of 2**64 + 3 bytes": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000003\r\nabc\r\n0\r\n\r\n",
-    "an empty chunk's size": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\r\n\r\n",
-    "a chunk's size that ends in LF": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
-    "a chunk's size that ends in CR": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\rabc\r\n0\r\n\r\n",
-    "a chunk that ends in LF": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\n0\r\n\r\n",
-    "a chunk's extension that ends in LF": "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;a\nabc\r\n0\r\n\r\n",
+    "a chunk's size that is no number": CHUNKED + "zz\r\nabc\r\n0\r\n\r\n",
+    "a chunk's size with a prefix": CHUNKED + "0x3\r\nabc\r\n0\r\n\r\n",
+    "a chunk's size with an underscore": CHUNKED + "0_3\r\nabc\r\n0\r\n\r\n",
+    "a chunk that is longer than its size": CHUNKED + "3\r\nabcde\r\n0\r\n\r\n",
+    "a negative chunk": CHUNKED + "-1\r\n\r\n",
+    "a chunk of 2**64 + 3 bytes": CHUNKED + "10000000000000003\r\nabc\r\n0\r\n\r\n",
+    "an empty chunk's size": CHUNKED + "\r\n\r\n",
+    "a chunk's size that ends in LF": CHUNKED + "3\nabc\r\n0\r\n\r\n",
+    "a chunk's size that ends in CR": CHUNKED + "3\rabc\r\n0\r\n\r\n",
+    "a chunk that ends in LF": CHUNKED + "3\r\nabc\n0\r\n\r\n",
+    "a chunk's extension that ends in LF": CHUNKED + "3;a\nabc\r\n0\r\n\r\n",
     "a folded header": "GET / HTTP/1.1\r\nHost: a\r\nX-A: b\r\n folded\r\n\r\n",
     "a folded first header": "GET / HTTP/1.1\r\n Host: a\r\n\r\n",
     "lines that end in LF": "GET / HTTP/1.1\nHost: a\n\n",
@@ -83,12 +86,12 @@ SERVED = {
     "a body of GET": ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "GET", "abc"),
     "an empty body": ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "POST", ""),
     "a length with zeros": ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 003\r\n\r\nabc", "POST", "abc"),
-    "chunks": ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "POST", "abcde"),
+    "chunks": (CHUNKED + "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", "POST", "abcde"),
     "a coding in capitals": ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: CHUNKED\r\n\r\n0\r\n\r\n", "POST", ""),
-    "a chunk's size in capitals": ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nA\r\n0123456789\r\n0\r\n\r\n", "POST", "0123456789"),
-    "a chunk's size with zeros": ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0003\r\nabc\r\n000\r\n\r\n", "POST", "abc"),
-    "a chunk's extension": ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0;c=\"d\"\r\n\r\n", "POST", "abc"),
-    "trailers": ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-A: b\r\n\r\n", "POST", "abc"),
+    "a chunk's size in capitals": (CHUNKED + "A\r\n0123456789\r\n0\r\n\r\n", "POST", "0123456789"),
+    "a chunk's size with zeros": (CHUNKED + "0003\r\nabc\r\n000\r\n\r\n", "POST", "abc"),
+    "a chunk's extension": (CHUNKED + "3;a=b\r\nabc\r\n0;c=\"d\"\r\n\r\n", "POST", "abc"),
+    "trailers": (CHUNKED + "3\r\nabc\r\n0\r\nX-A: b\r\n\r\n", "POST", "abc"),
     "white space around a value": ("GET / HTTP/1.1\r\nHost: a\r\nX-A: \t b \t\r\n\r\n", "GET", ""),
     "no white space before a value": ("GET / HTTP/1.1\r\nHost:a\r\nX-A:b\r\n\r\n", "GET", ""),
     "an empty value": ("GET / HTTP/1.1\r\nHost: a\r\nX-A:\r\n\r\n", "GET", ""),

@@ -6,10 +6,12 @@ import tempfile
 import threading
 import unittest
 
+import driver
+
 LABELS = ["servers", "staticfiles_tests.test_liveserver", "file_storage.tests.FileLikeObjectTestCase"]
 
 
-def run(driver):
+def run():
     # As the main part of runtests.py does.
     os.environ.update(DJANGO_SETTINGS_MODULE="test_sqlite", RUNNING_DJANGOS_TEST_SUITE="true")
     os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp()

@@ -11,6 +11,8 @@ import functools
 import inspect
 import socket
 
+import driver
+
 #: Parameters of the tests that choose uvicorn's own implementations, of which one run is enough.
 CHOSEN = "not httptools and not wsproto and not zttp"
 
@@ -19,16 +21,13 @@ CHOSEN = "not httptools and not wsproto and not zttp"
 PATIENCE = 20
 
 
-def run(driver):
+def run():
     arguments = ["tests/protocols/test_websocket.py", "tests/protocols/test_http.py", "-k", CHOSEN]
-    return driver.pytest([Live(driver)], [*arguments, "-W", "ignore", "-o", "addopts="])
+    return driver.pytest([Live()], [*arguments, "-W", "ignore", "-o", "addopts="])
 
 
 class Live:
     """A plug-in that replaces how the tests get a server."""
-
-    def __init__(self, driver):
-        self.driver = driver
 
     def pytest_collection_modifyitems(self, items):
         for item in items:
@@ -42,23 +41,23 @@ class Live:
 
     def pytest_fixture_setup(self, fixturedef, request):
         if fixturedef.argname == "unused_tcp_port":
-            fixturedef.cached_result = (self.driver.PORT, fixturedef.cache_key(request), None)
-            return self.driver.PORT
+            fixturedef.cached_result = (driver.PORT, fixturedef.cache_key(request), None)
+            return driver.PORT
 
     @contextlib.asynccontextmanager
     async def run_server(self, config, sockets=None):
         config.load()
-        slot = self.driver.Slot(config.loaded_app)
-        self.driver.applications[self.driver.ONLY] = slot
+        slot = driver.Slot(config.loaded_app)
+        driver.applications[driver.ONLY] = slot
         try:
             yield Ended()
         finally:
             # As the end of uvicorn does.
             await asyncio.to_thread(slot.wait_until_idle)
-            del self.driver.applications[self.driver.ONLY]
+            del driver.applications[driver.ONLY]
 
     def get_connected_protocol(self, app, http_protocol_cls, lifespan=None, **kwargs):
-        return Protocol(self.driver, app, kwargs.get("root_path"))
+        return Protocol(app, kwargs.get("root_path"))
 
 
 def limited(test):
@@ -80,7 +79,7 @@ class Ended:
 class Protocol:
     """A connection to the server, in the words of a test's connected protocol."""
 
-    def __init__(self, driver, app, root_path):
+    def __init__(self, app, root_path):
         self.slot = driver.Slot(app, root_path=root_path)
         driver.applications[driver.ONLY] = self.slot
         self.transport = Transport(socket.create_connection(("127.0.0.1", driver.PORT)))

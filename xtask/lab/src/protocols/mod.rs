@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::environment::Environment;
-use crate::workspace;
+use crate::{section, workspace};
 use expected::Expected;
 use server::Contender;
 use suite::{Found, SUITES, Suite};
@@ -33,6 +33,9 @@ pub struct Arguments {
     /// The `hydrozoa` command to try; without it, it is built from this checkout
     #[arg(long, value_name = "FILE")]
     command: Option<PathBuf>,
+    /// Write the table to docs/web.md
+    #[arg(long, conflicts_with = "only")]
+    page: bool,
     /// Keep each suite's results in this folder, as JSON
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
@@ -70,6 +73,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         rows.push(table::Row { suite, found });
     }
     println!("\n{}", table::of(&rows));
+    if arguments.page {
+        let page = workspace::root().join("docs/web.md");
+        section::write(&page, "protocols", |_| table::of(&rows))?;
+    }
     for line in &wrong {
         println!("{line}");
     }
