@@ -110,7 +110,11 @@ fn an_application_rejects_closes_and_fails() {
     let denied = client.ask(asked.as_bytes());
     assert_eq!((denied.status, denied.text(), denied.header("x-a")), (401, "not you", Some("b")));
     // It hears that the client has gone, and the connection goes on.
-    assert!(client.get("/seen").text().contains("websocket.disconnect"));
+    let deadline = Instant::now() + PATIENCE;
+    while !client.get("/seen").text().contains("websocket.disconnect") {
+        assert!(Instant::now() < deadline, "the application hears nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     for (target, code, reason) in
         [("/close", 4001, "enough"), ("/raise", 1011, ""), ("/return", 1000, "")]
     {
