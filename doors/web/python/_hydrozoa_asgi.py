@@ -30,7 +30,7 @@ def _exchanges(receive_body, reply, send_body, send_path, left):
             self.is_over = False
 
         async def receive(self):
-            if self.is_read:
+            if self.is_read or self.is_over:
                 if not self.is_over:
                     await left(self.number)
                 return _DISCONNECT
@@ -88,16 +88,18 @@ def _exchanges(receive_body, reply, send_body, send_path, left):
     return Exchange
 
 
-def _sockets(take, accept, deliver):
-    """The class of WebSockets."""
+def _sockets(Response, take, accept, deliver):
+    """The class of WebSockets, which are rejected by a `Response`."""
 
     class Socket:
         """A WebSocket. The host's functions: `take` gives a message or the client's end, `accept` decides, `deliver` sends."""
 
-        __slots__ = ("is_accepted", "is_closed", "is_connected", "number")
+        __slots__ = ("is_accepted", "is_closed", "is_connected", "number", "response")
 
         def __init__(self, number):
             self.number = number
+            # The response that rejects the client (ASGI, "Websocket Denial Response").
+            self.response = None
             self.is_connected = self.is_accepted = self.is_closed = False
 
         async def receive(self):
@@ -136,6 +138,12 @@ def _sockets(take, accept, deliver):
                 else:
                     accept(self.number, None, 0)
                 self.is_closed = True
+            elif kind in ("websocket.http.response.start", "websocket.http.response.body"):
+                if self.is_accepted or self.is_closed and self.response is None:
+                    raise RuntimeError(f"{kind} was sent behind another decision")
+                self.response = self.response or Response(self.number, b"")
+                self.is_closed = True
+                await self.response.send({**message, "type": kind.removeprefix("websocket.")})
             else:
                 raise RuntimeError(f"a WebSocket has no message of the type {kind!r}")
             if waits is True:
@@ -149,7 +157,7 @@ def _sockets(take, accept, deliver):
 def handler(application, root_path, state, receive_body, reply, senders, left, ended, of_sockets):
     """The function that begins to answer a request, on the event loop's thread and outside of any task."""
     Exchange = _exchanges(receive_body, reply, *senders, left)
-    Socket = _sockets(*of_sockets)
+    Socket = _sockets(Exchange, *of_sockets)
     # asyncio itself does not keep tasks alive.
     tasks = {}
 
@@ -206,7 +214,7 @@ def _of_socket(scope):
     """The scope of a WebSocket, of that of its request."""
     del scope["method"]
     scope["type"] = "websocket"
-    scope["extensions"] = {}
+    scope["extensions"] = {"websocket.http.response": {}}
     scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
     offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
     scope["subprotocols"] = [name.strip() for name in b",".join(offered).decode("latin-1").split(",") if name.strip()]

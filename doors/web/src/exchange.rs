@@ -111,13 +111,12 @@ impl Exchange {
         (Arc::new(exchange), receiver)
     }
 
-    /// A request for a WebSocket.
-    pub(crate) fn of_socket(socket: Socket) -> Arc<Self> {
-        let (exchange, _) = Self::new(None, false);
+    /// A request for a WebSocket. The application may reject it by a response of its own.
+    pub(crate) fn of_socket(socket: Socket) -> (Arc<Self>, oneshot::Receiver<Reply>) {
+        let (exchange, reply) = Self::new(None, false);
         let mut exchange = Arc::into_inner(exchange).expect("it was made just now");
         exchange.socket = Some(socket);
-        *exchange.answer.get_mut() = Answer::Ended;
-        Arc::new(exchange)
+        (Arc::new(exchange), reply)
     }
 
     pub(crate) fn socket(&self) -> Option<&Socket> {
@@ -296,6 +295,11 @@ impl Exchange {
             socket.end(true);
         }
         self.left.note();
+    }
+
+    /// Ends the response as far as it is.
+    pub(crate) fn cut(&self) {
+        *self.answer.lock() = Answer::Ended;
     }
 
     /// Whether it has a whole response, and no WebSocket.

@@ -240,7 +240,11 @@ impl Host {
                 );
             }
             match exchange.socket() {
-                Some(socket) => socket.end(false),
+                Some(socket) => {
+                    socket.end(false);
+                    // A response that rejects the client may not be whole.
+                    exchange.cut();
+                }
                 // A coroutine that was cancelled has not answered.
                 None => exchange.fail(StatusCode::BAD_GATEWAY),
             }

@@ -8,11 +8,12 @@
 //! | `file`, `response`, `websocket`, `exchange`, `request`, `body` | a file as a body; a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
 //! | `host`, `worker`, `wsgi`, `asgi`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; all workers, and their replacement |
 //! | `exposition`, `scrape` | what applications count with prometheus_client, in all workers |
-//! | `access_log`, `served`, `roster`, `figures`, `service`, `server` | what is logged and counted; from a connection to a worker and back; all together |
+//! | `access_log`, `served`, `roster`, `figures`, `addressed`, `service`, `server` | what is logged and counted; whether a request says what it is for; from a connection to a worker and back; all together |
 
 #![warn(missing_docs)]
 
 mod access_log;
+mod addressed;
 mod asgi;
 mod body;
 mod error;

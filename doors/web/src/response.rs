@@ -71,6 +71,10 @@ impl Head {
             })?;
             if OF_CONNECTION.contains(&name) {
                 if lenient {
+                    // The end of the connection is the one thing about it that an application may ask for.
+                    if name == header::CONNECTION && has_close(&value) {
+                        headers.insert(name, HeaderValue::from_static("close"));
+                    }
                     continue;
                 }
                 return Err(format!(
@@ -85,6 +89,14 @@ impl Head {
         headers.entry(header::SERVER).or_insert(SERVER);
         Ok(Self { status, headers })
     }
+}
+
+/// Whether a value of `Connection` asks for the connection's end.
+fn has_close(value: &HeaderValue) -> bool {
+    value
+        .as_bytes()
+        .split(|byte| *byte == b',')
+        .any(|part| part.trim_ascii().eq_ignore_ascii_case(b"close"))
 }
 
 /// The status of WSGI: three digits, and a phrase, which is not sent.

@@ -1,6 +1,7 @@
 //! Requests on their way from a connection to a worker, and the responses back.
 
 use crate::access_log::{AccessLog, Record};
+use crate::addressed;
 use crate::body::{self, Received};
 use crate::exchange::{BodyFault, Exchange, LeftGuard};
 use crate::figures::Figures;
@@ -14,7 +15,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use hydrozoa_server::Met;
 use hydrozoa_server::http::{Respond, ambiguity};
-use hyper::header::{CONNECTION, EXPECT, HOST, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONNECTION, EXPECT, HeaderValue, RETRY_AFTER};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use std::sync::Arc;
@@ -105,10 +106,7 @@ impl Service {
             tracing::debug!("a request is refused: {words}");
             return Some(StatusCode::BAD_REQUEST);
         }
-        let has_host =
-            || request.headers().contains_key(HOST) || request.uri().authority().is_some();
-        if request.version() == Version::HTTP_11 && !has_host() {
-            // RFC 9112, 3.2.
+        if addressed::is_wrong(request) {
             return Some(StatusCode::BAD_REQUEST);
         }
         let expected = request.headers().get(EXPECT).map(HeaderValue::as_bytes);
@@ -136,11 +134,16 @@ impl Service {
     ) -> (Reply, Option<LeftGuard>, bool) {
         let upgrade = asked.parts.extensions.remove::<OnUpgrade>();
         let (socket, mut connection) = websocket::pair();
-        let exchange = Exchange::of_socket(socket);
+        let (exchange, reply) = Exchange::of_socket(socket);
+        let left = LeftGuard(Arc::clone(&exchange));
         if !self.dispatch(&exchange, &asked, None).await {
             return (Reply::problem(StatusCode::SERVICE_UNAVAILABLE), None, true);
         }
-        let decision = (&mut connection.decision).await;
+        let decision = tokio::select! {
+            biased;
+            decision = &mut connection.decision => decision,
+            Ok(reply) = reply => return (reply, Some(left), false),
+        };
         match (decision, upgrade) {
             (Ok(Decision::Accept(further)), Some(upgrade)) => {
                 tokio::spawn(connection.serve(upgrade));

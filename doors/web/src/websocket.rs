@@ -138,11 +138,9 @@ impl Socket {
         })
     }
 
-    /// The application has ended, and perhaps failed.
+    /// The application has ended, and perhaps failed. One that ends without a decision has failed, too.
     pub(crate) fn end(&self, has_failed: bool) {
-        let status =
-            if has_failed { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::FORBIDDEN };
-        self.decide(Decision::Reject(status));
+        self.decide(Decision::Reject(StatusCode::INTERNAL_SERVER_ERROR));
         let code = if has_failed { 1011 } else { 1000 };
         // Where there is no room for it, the end of the messages closes the socket.
         drop(self.send(Outgoing::Close { code, reason: String::new() }));

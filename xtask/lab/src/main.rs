@@ -15,6 +15,7 @@ mod models;
 mod newcomer;
 mod page;
 mod plot;
+mod protocols;
 mod section;
 mod serve;
 mod server;
@@ -122,6 +123,13 @@ enum Laboratory {
     /// again. It takes hours; `--files TEXT` selects files, and a later run goes on where an interrupted one stopped.
     /// `--page` writes the figures to docs/faithful.md.
     Suites(suites::Arguments),
+    /// Others' tests of HTTP, WebSockets, WSGI and ASGI on `hydrozoa run`, beside uvicorn, granian and others
+    ///
+    /// h2spec, Autobahn's test suite, wsgiref's validator, and the tests of Starlette, uvicorn, Django and asgiref: a test that passes
+    /// on another server has to pass here, or tests/protocols/expected.txt says why not. It needs h2spec (a program of Go) and
+    /// CPython 2.7, downloads 60 MB, and takes a quarter of an hour. `--only http1 h2spec` selects suites. Run it after a
+    /// change to doors/web or to the server's HTTP.
+    Protocols(protocols::Arguments),
     /// How gdb, lldb and perf see replicas
     Debugger(debugger::Arguments),
     /// The loader on untrusted input: parser, plan and relocation; nothing is executed
@@ -192,6 +200,7 @@ fn run(laboratory: Laboratory) -> anyhow::Result<()> {
         Laboratory::Wheels(arguments) => trials::wheels(&arguments),
         Laboratory::Areas(arguments) => trials::areas::run(&arguments),
         Laboratory::Suites(arguments) => suites::run(&arguments),
+        Laboratory::Protocols(arguments) => protocols::run(&arguments),
         Laboratory::Debugger(arguments) => debugger::run(&arguments),
         Laboratory::Fuzz(arguments) => fuzz::run(&arguments),
         Laboratory::Newcomer(arguments) => newcomer::run(&arguments).map(drop),

@@ -89,6 +89,12 @@ impl Environment {
         Self::installed("web", python, lock.context("the frameworks are locked where torch is")?)
     }
 
+    /// An environment with the servers that `cargo xtask lab protocols` compares, and without torch.
+    pub fn with_protocols() -> Result<Self> {
+        let python = python::find(Some(&Wanted::Minor(lock::SERVING)))?;
+        Self::installed("protocols", python, lock::OF_PROTOCOLS)
+    }
+
     /// An environment with the clients of the server as well. Hydrozoa's interpreters never use it.
     pub fn with_clients(&self) -> Result<Self> {
         self.with("clients", lock::of(self.python.minor).clients)

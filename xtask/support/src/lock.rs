@@ -66,6 +66,40 @@ const RIVALS: [&str; 15] = [
     "numpy",
 ];
 
+/// The servers that `cargo xtask lab protocols` compares, and what the suites that it runs ask for.
+const PROTOCOLS: [&str; 20] = [
+    "uvicorn",
+    "httptools",
+    "websockets",
+    "wsproto",
+    "granian",
+    "gunicorn",
+    "hypercorn",
+    "starlette",
+    "httpx2",
+    "zstandard",
+    "itsdangerous",
+    "jinja2",
+    "python-multipart",
+    "pyyaml",
+    "opentelemetry-sdk",
+    "django",
+    "asgiref",
+    "flask",
+    "pytest",
+    "pytest-asyncio",
+];
+
+/// The lock file of their environment, with [`SERVING`].
+pub const OF_PROTOCOLS: &str = include_str!("../../locks/protocols-cp311.txt");
+
+/// The sources of the projects whose own tests it runs: wheels have no tests.
+pub const SOURCES_OF_PROTOCOLS: &str = include_str!("../../locks/protocols-sources.txt");
+
+/// Autobahn's test suite with all that it depends on, for CPython 2.7. Packages that only make it faster are left out. It is written by
+/// hand: the pip of CPython 2.7 makes no report.
+pub const AUTOBAHN: &str = include_str!("../../locks/autobahn-cp27.txt");
+
 /// The lock file of one of the environments of `cargo xtask lab serve` and `cargo xtask lab web`.
 pub fn server(name: &str) -> Option<&'static str> {
     match name {
@@ -181,7 +215,7 @@ pub struct Arguments {
     /// Only those of the servers that `cargo xtask lab serve` and `cargo xtask lab web` compare
     #[arg(long, conflicts_with = "python")]
     servers: bool,
-    /// Only those of the frameworks that the tests of `hydrozoa run` serve
+    /// Only those of the frameworks that the tests of `hydrozoa run` serve, and of `cargo xtask lab protocols`
     #[arg(long, conflicts_with = "servers")]
     web: bool,
 }
@@ -233,7 +267,13 @@ fn rewrite(python: &Python) -> Result<()> {
 
 fn rewrite_web(python: &Python) -> Result<()> {
     let lines = resolve(python, &WEB.map(str::to_owned))?;
-    write(python.minor, &format!("web-cp3{}.txt", python.minor), &lines, &WEB)
+    write(python.minor, &format!("web-cp3{}.txt", python.minor), &lines, &WEB)?;
+    if python.minor == SERVING { rewrite_protocols(python) } else { Ok(()) }
+}
+
+fn rewrite_protocols(python: &Python) -> Result<()> {
+    let lines = resolve(python, &PROTOCOLS.map(str::to_owned))?;
+    write(SERVING, &format!("protocols-cp3{SERVING}.txt"), &lines, &PROTOCOLS)
 }
 
 fn rewrite_servers(python: &Python) -> Result<()> {
@@ -335,6 +375,26 @@ mod tests {
             }
         }
         assert_eq!(server("another"), None);
+    }
+
+    #[test]
+    fn the_suites_of_protocols_are_pinned_hashed_and_of_the_releases_that_they_test() {
+        for text in [OF_PROTOCOLS, SOURCES_OF_PROTOCOLS, AUTOBAHN] {
+            for line in text.lines().filter(|line| !line.starts_with('#')) {
+                let (pin, hash) = line.split_once(" --hash=sha256:").expect(line);
+                assert!(pin.contains("==") && hash.len() == 64, "{line}");
+            }
+        }
+        for wanted in PROTOCOLS {
+            assert!(OF_PROTOCOLS.contains(&format!("\n{wanted}==")), "{wanted}");
+        }
+        for line in SOURCES_OF_PROTOCOLS.lines().filter(|line| !line.starts_with('#')) {
+            let (pin, _) = line.split_once(' ').expect(line);
+            assert!(
+                OF_PROTOCOLS.contains(&format!("\n{pin} ")),
+                "{pin}: the environment has another"
+            );
+        }
     }
 
     #[test]

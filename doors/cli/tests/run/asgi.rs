@@ -82,6 +82,17 @@ fn a_client_that_goes_is_reported_and_cancels_nothing() {
 }
 
 #[test]
+fn an_application_may_end_the_connection_and_hears_the_end_behind_its_response() {
+    let server = Server::start("coroutines", &["--workers", "1"]);
+    let mut client = Client::new(server.address());
+    assert_eq!(client.post("/receive-late", b"abc").text(), "answered");
+    let closed = client.get("/close");
+    assert_eq!((closed.text(), closed.header("connection")), ("closed", Some("close")));
+    assert_eq!(client.stream.read(&mut [0]).unwrap(), 0);
+    assert!(get(server.address(), "/seen").text().contains("http.disconnect"));
+}
+
+#[test]
 fn an_application_that_fails_is_500_and_in_the_log() {
     let server = Server::start("coroutines", &["--workers", "1"]);
     let address = server.address();

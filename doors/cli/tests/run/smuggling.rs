@@ -34,6 +34,12 @@ fn requests_that_may_be_understood_in_two_ways_are_refused() {
         "GET  /list HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /li st HTTP/1.1\r\nHost: a\r\n\r\n",
         "GET /list HTTP/3.7\r\nHost: a\r\n\r\n",
+        "GET /list HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET /list HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        "GET /list HTTP/1.1\r\nHost: a@b\r\n\r\n",
+        "GET /list HTTP/1.1\r\nHost: a:b\r\n\r\n",
+        "GET list HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
     ] {
         let mut client = Client::new(server.address());
         client.send(request.as_bytes());
@@ -49,7 +55,7 @@ fn requests_that_may_be_understood_in_two_ways_are_refused() {
         assert_eq!(text.matches("HTTP/1.").count(), usize::from(!all.is_empty()), "{text}");
         wrong += 1;
     }
-    assert_eq!(wrong, 25);
+    assert_eq!(wrong, 31);
     let mut client = Client::new(server.address());
     let ambiguous =
         "GET /environ HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\nProxy: b\r\n\r\n";

@@ -98,11 +98,22 @@ fn messages_go_both_ways() {
 fn an_application_rejects_closes_and_fails() {
     let server = Server::start("coroutines", &["--workers", "1"]);
     let address = server.address();
-    for (target, status) in [("/reject", 403), ("/raise-early", 500)] {
+    for (target, status) in [("/reject", 403), ("/return-early", 500), ("/raise-early", 500)] {
         match *connect(address, target).map(drop).unwrap_err() {
             Error::Http(response) => assert_eq!(response.status(), status, "{target}"),
             other => panic!("{target}: {other}"),
         }
+    }
+    let mut client = Client::new(address);
+    let asked = "GET /deny HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let denied = client.ask(asked.as_bytes());
+    assert_eq!((denied.status, denied.text(), denied.header("x-a")), (401, "not you", Some("b")));
+    // It hears that the client has gone, and the connection goes on.
+    let deadline = Instant::now() + PATIENCE;
+    while !client.get("/seen").text().contains("websocket.disconnect") {
+        assert!(Instant::now() < deadline, "the application hears nothing");
+        std::thread::sleep(Duration::from_millis(20));
     }
     for (target, code, reason) in
         [("/close", 4001, "enough"), ("/raise", 1011, ""), ("/return", 1000, "")]

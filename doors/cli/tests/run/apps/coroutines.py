@@ -76,6 +76,13 @@ async def application(scope, receive, send):
     elif path == "/feed":
         await send({"type": "http.response.start", "status": 200, "headers": [(b"x-a", b"b\r\nset-cookie: c")]})
         await send({"type": "http.response.body"})
+    elif path == "/close":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"a, Close")]})
+        await send({"type": "http.response.body", "body": b"closed"})
+    elif path == "/receive-late":
+        # The request's body was not asked for before the response, and is of no use behind it.
+        await answer(send, b"answered")
+        seen.append((await receive())["type"])
     elif path == "/state":
         scope["state"]["count"].append(1)
         scope["state"]["own"] = 1
@@ -89,6 +96,14 @@ async def socket(scope, receive, send):
     path = scope["path"]
     if path == "/reject":
         return await send({"type": "websocket.close"})
+    if path == "/deny":
+        head = [(b"x-a", b"b"), (b"content-type", b"text/plain")]
+        await send({"type": "websocket.http.response.start", "status": 401, "headers": head})
+        await send({"type": "websocket.http.response.body", "body": b"not ", "more_body": True})
+        await send({"type": "websocket.http.response.body", "body": b"you"})
+        return seen.append((await receive())["type"])
+    if path == "/return-early":
+        return
     if path == "/raise-early":
         raise LookupError("raised before the socket")
     chosen = scope["subprotocols"][-1] if scope["subprotocols"] else None
