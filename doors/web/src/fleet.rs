@@ -3,6 +3,7 @@
 use crate::asgi;
 use crate::error::{Error, trace};
 use crate::exchange::Exchange;
+use crate::loading::load_all;
 use crate::queue::Queue;
 use crate::replacements::Replacements;
 use crate::request::{Asked, ListenerPlace};
@@ -70,26 +71,10 @@ pub(crate) enum Refusal {
 const TICK: Duration = Duration::from_millis(250);
 
 impl Fleet {
-    /// Loads the application into each interpreter: into the first one alone, whose errors are those of all.
+    /// Loads the application into each interpreter.
     pub(crate) fn start(pool: Pool, context: Context) -> Result<Self, Error> {
-        let mut interpreters = pool.interpreters().into_iter();
-        let first = interpreters.next().expect("a pool has an interpreter");
-        let first = Worker::load(first, &context)?;
-        let loading: Vec<_> = interpreters
-            .map(|interpreter| {
-                let context = context.clone();
-                big_thread("load", move || Worker::load(interpreter, &context))
-            })
-            .collect::<Result<_, _>>()?;
-        let interface = first.interface();
-        let mut workers = vec![Arc::new(first)];
-        let loaded: Vec<_> = loading
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect();
-        for worker in loaded {
-            workers.push(Arc::new(worker?));
-        }
+        let workers = load_all(pool.interpreters().into_iter().collect(), &context)?;
+        let interface = workers[0].interface();
         let queue = Arc::new(Queue::new(context.settings.waiting));
         if interface == Interface::Wsgi {
             workers.iter().try_for_each(|worker| wsgi::start(worker, &queue))?;

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `settings`, `error`, `forwarded`, `queue`, `replacements` | what a server is told, and its errors; who the client is; requests that wait; workers that are to be replaced |
 //! | `file`, `response`, `websocket`, `exchange`, `request`, `body` | a file as a body; a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
-//! | `host`, `worker`, `wsgi`, `asgi`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; all workers, and their replacement |
+//! | `host`, `worker`, `wsgi`, `asgi`, `loading`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; the start of all workers, and their replacement |
 //! | `exposition`, `scrape` | what applications count with prometheus_client, in all workers |
 //! | `access_log`, `served`, `roster`, `figures`, `addressed`, `service`, `server` | what is logged and counted; whether a request says what it is for; from a connection to a worker and back; all together |
 
@@ -24,6 +24,7 @@ mod file;
 mod fleet;
 mod forwarded;
 mod host;
+mod loading;
 mod queue;
 mod replacements;
 mod request;

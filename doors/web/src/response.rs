@@ -269,8 +269,13 @@ mod tests {
         }
         let twice = refused("content-length\n1\nContent-Length\n1", 2);
         assert!(twice.contains("more than one Content-Length"));
-        let lenient = Head::parse(StatusCode::OK, b"connection\nclose\nset-cookie\na", 2, true);
-        assert_eq!(lenient.unwrap().headers.len(), 2);
+        let fields = b"connection\nx, Close\nkeep-alive\n5\nupgrade\nh2c\nset-cookie\na";
+        let lenient = Head::parse(StatusCode::OK, fields, 4, true).unwrap().headers;
+        let names: Vec<_> = lenient.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["connection", "set-cookie", "server"]);
+        assert_eq!(lenient["connection"], "close");
+        let kept = Head::parse(StatusCode::OK, b"connection\nkeep-alive", 1, true).unwrap();
+        assert_eq!(kept.headers.len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The requests of all workers that have not ended, by the names of their interpreters.
 //!
-//! A worker that is being replaced still has requests. Whatever happens to its interpreter then is told by that interpreter's name, on a
-//! thread that does not wait for the one which replaces workers.
+//! A worker that is being replaced still has requests. The runtime tells of a crash or a stuck call by the interpreter's name, on a thread
+//! that does not wait for the one which replaces workers.
 
 use crate::exchange::Exchanges;
 use hyper::StatusCode;

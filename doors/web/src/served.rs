@@ -1,4 +1,4 @@
-//! What a worker has served, and the question for another one when that is enough.
+//! The requests that a worker has served, and the question for another one when they are enough.
 
 use crate::fleet::Command;
 use crate::settings::Settings;

@@ -229,8 +229,7 @@ fn functions_that_the_loop_is_to_call_run_on_its_thread_in_their_order_and_start
         );
         assert!(called.iter().all(|it| it.1 == called[0].1 && it.2.0));
         let task = called[98].2.1.clone();
-        let doubled: i64 =
-            block_on(events.spawn(move |session| Ok(task.attach(session)?))).unwrap();
+        let doubled: i64 = block_on(events.spawn(move |session| task.attach(session))).unwrap();
         assert_eq!(doubled, 198);
     });
 }

@@ -53,7 +53,7 @@ impl Expected {
         Ok(Self { passes, lines })
     }
 
-    /// What is not as the list says, in words.
+    /// The differences from the list, in words.
     pub fn differences(&self, suite: &str, found: &Found) -> Vec<String> {
         let differences = found.differences();
         let mut wrong = Vec::new();

@@ -42,7 +42,7 @@ pub struct Arguments {
 }
 
 /// The programs that suites need.
-struct Place {
+struct Programs {
     environment: Environment,
     hydrozoa: PathBuf,
     h2spec: PathBuf,
@@ -60,13 +60,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         None => workspace::build("hydrozoa-cli", "hydrozoa")?,
     };
     let environment = Environment::with_protocols()?;
-    let place = Place { environment, hydrozoa, h2spec: arguments.h2spec.clone() };
+    let programs = Programs { environment, hydrozoa, h2spec: arguments.h2spec.clone() };
     let all = SUITES.iter().filter(|suite| {
         arguments.only.is_empty() || arguments.only.iter().any(|only| only.name == suite.name)
     });
     let (mut rows, mut wrong) = (Vec::new(), Vec::new());
     for suite in all {
-        let found = compared(suite, &place, &expected, &mut wrong)?;
+        let found = compared(suite, &programs, &expected, &mut wrong)?;
         if let Some(folder) = &arguments.results {
             keep(folder, suite, &found)?;
         }
@@ -87,25 +87,25 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// The results of a suite on each of its servers. Tests that differ from the list run again, with all of their suite: time decides some.
 fn compared(
     suite: &Suite,
-    place: &Place,
+    programs: &Programs,
     expected: &Expected,
     wrong: &mut Vec<String>,
 ) -> Result<Found> {
-    let mut found = once(suite, place)?;
+    let mut found = once(suite, programs)?;
     let mut differ = expected.differences(suite.name, &found);
     if !differ.is_empty() {
         println!("{}: {} differences from the list; it runs again", suite.name, differ.len());
-        found.join(once(suite, place)?);
+        found.join(once(suite, programs)?);
         differ = expected.differences(suite.name, &found);
     }
     wrong.extend(differ);
     Ok(found)
 }
 
-fn once(suite: &Suite, place: &Place) -> Result<Found> {
+fn once(suite: &Suite, programs: &Programs) -> Result<Found> {
     let mut found = Found::default();
     for &contender in suite.contenders {
-        let tests = suite.run(contender, place);
+        let tests = suite.run(contender, programs);
         let tests = tests.with_context(|| format!("{} on {}", suite.name, contender.name()))?;
         let passed = tests.values().filter(|result| suite::passes(result)).count();
         println!("{} on {}: {passed} of {} pass", suite.name, contender.name(), tests.len());

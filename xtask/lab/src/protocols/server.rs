@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 use tempfile::TempDir;
 
-use super::Place;
+use super::Programs;
 use crate::server::{Server, free_ports};
 use crate::{venv, workspace};
 
@@ -62,7 +62,7 @@ pub struct Running {
 }
 
 /// The folder with the programs of this laboratory.
-pub fn programs() -> PathBuf {
+pub fn test_programs() -> PathBuf {
     workspace::root().join("tests/protocols")
 }
 
@@ -70,16 +70,16 @@ impl Running {
     /// Starts a server with one worker. `variables` tells the module more.
     pub fn start(
         contender: Contender,
-        place: &Place,
+        programs: &Programs,
         module: &str,
         interface: Interface,
         variables: impl FnOnce(u16, &Path) -> Vec<(&'static str, String)>,
     ) -> Result<Self> {
         let scratch = tempfile::tempdir()?;
         let [port, _] = free_ports()?;
-        let mut command = contender.command(place, module, interface, port);
+        let mut command = contender.command(programs, module, interface, port);
         command.envs(variables(port, scratch.path()));
-        command.env("PYTHONPATH", programs()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("PYTHONPATH", test_programs()).env("PYTHONDONTWRITEBYTECODE", "1");
         command.current_dir(scratch.path());
         let log = scratch.path().join("log");
         let is_ready = |server: &Server| server.answers("/");
@@ -104,19 +104,26 @@ impl Running {
 }
 
 impl Contender {
-    fn command(self, place: &Place, module: &str, interface: Interface, port: u16) -> Command {
+    fn command(
+        self,
+        programs: &Programs,
+        module: &str,
+        interface: Interface,
+        port: u16,
+    ) -> Command {
         let application = format!("{module}:{}", interface.attribute());
         let address = format!("127.0.0.1:{port}");
         let port = port.to_string();
         let is_wsgi = interface == Interface::Wsgi;
-        let other =
-            |name: &str| venv::clean(Command::new(place.environment.root().join("bin").join(name)));
+        let other = |name: &str| {
+            venv::clean(Command::new(programs.environment.root().join("bin").join(name)))
+        };
         match self {
             Self::Hydrozoa => {
-                let mut command = venv::clean(Command::new(&place.hydrozoa));
+                let mut command = venv::clean(Command::new(&programs.hydrozoa));
                 command.args(["run", &application, "--bind", &address, "--workers", "1"]);
-                command.arg("--app-dir").arg(programs());
-                command.arg("--venv").arg(place.environment.root());
+                command.arg("--app-dir").arg(test_programs());
+                command.arg("--venv").arg(programs.environment.root());
                 // A test of a suite may take long.
                 command.args(["--timeout", "0", "--access-log", "off"]);
                 if is_wsgi { with(command, &["--threads", "8"]) } else { command }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::server::{Contender, Interface, Running, programs};
-use super::{Place, autobahn, h2spec, sources};
+use super::server::{Contender, Interface, Running, test_programs};
+use super::{Programs, autobahn, h2spec, sources};
 use crate::time_limit::{self, End};
 use crate::venv;
 
@@ -119,15 +119,18 @@ pub fn named(name: &str) -> Result<&'static Suite, String> {
 
 impl Suite {
     /// Runs it on a server.
-    pub fn run(&self, contender: Contender, place: &Place) -> Result<Tests> {
+    pub fn run(&self, contender: Contender, programs: &Programs) -> Result<Tests> {
         match self.kind {
-            Kind::Inside(module, project) => self.inside(contender, place, module, project),
+            Kind::Inside(module, project) => self.inside(contender, programs, module, project),
             Kind::Client(module, program) => {
                 let running =
-                    Running::start(contender, place, module, self.interface, |_, _| vec![])?;
+                    Running::start(contender, programs, module, self.interface, |_, _| vec![])?;
                 let report = running.scratch.path().join("report");
-                let mut client = venv::python(place.environment.root());
-                client.arg(programs().join(program)).arg(running.port().to_string()).arg(&report);
+                let mut client = venv::python(programs.environment.root());
+                client
+                    .arg(test_programs().join(program))
+                    .arg(running.port().to_string())
+                    .arg(&report);
                 asked(&mut client, &running)?;
                 let tests = read(&report)?;
                 running.end()?;
@@ -135,15 +138,15 @@ impl Suite {
             }
             Kind::Autobahn => {
                 let running =
-                    Running::start(contender, place, "echo", self.interface, |_, _| vec![])?;
+                    Running::start(contender, programs, "echo", self.interface, |_, _| vec![])?;
                 let tests = autobahn::run(&running, contender)?;
                 running.end()?;
                 Ok(tests)
             }
             Kind::H2spec => {
                 let running =
-                    Running::start(contender, place, "echo", self.interface, |_, _| vec![])?;
-                let tests = h2spec::run(&running, &place.h2spec)?;
+                    Running::start(contender, programs, "echo", self.interface, |_, _| vec![])?;
+                let tests = h2spec::run(&running, &programs.h2spec)?;
                 running.end()?;
                 Ok(tests)
             }
@@ -153,11 +156,11 @@ impl Suite {
     fn inside(
         &self,
         contender: Contender,
-        place: &Place,
+        programs: &Programs,
         module: &str,
         project: &str,
     ) -> Result<Tests> {
-        let sources = sources::of(place.environment.base(), project)?;
+        let sources = sources::of(programs.environment.base(), project)?;
         let variables = |port: u16, scratch: &Path| {
             vec![
                 ("PROTOCOLS_PORT", port.to_string()),
@@ -167,7 +170,7 @@ impl Suite {
                 ("TMPDIR", scratch.display().to_string()),
             ]
         };
-        let running = Running::start(contender, place, "driver", self.interface, variables)?;
+        let running = Running::start(contender, programs, "driver", self.interface, variables)?;
         let report = running.scratch.path().join("report");
         let begin = Instant::now();
         while !report.exists() {
