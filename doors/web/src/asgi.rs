@@ -21,8 +21,8 @@ pub(crate) struct Asgi {
     lifespan: Handle,
     /// Makes a coroutine that does nothing.
     beat: Handle,
-    /// The last such coroutine, and when it was asked for.
-    beating: Mutex<Option<(Task<()>, Instant)>>,
+    /// The last such coroutine.
+    beating: Mutex<Option<Beat>>,
 }
 
 impl Asgi {
@@ -78,23 +78,36 @@ impl Asgi {
         ended.unwrap_or(Ok(()))
     }
 
-    /// How long the loop has run nothing new. It is asked while there are requests: one without sleeps, and is left alone.
-    pub(crate) fn silence(&self, has_requests: bool) -> Duration {
+    /// How long the loop has run nothing new. It is asked while requests come, and while there are any once in `limit`: one without
+    /// requests sleeps, and one with idle connections has little to do.
+    pub(crate) fn silence(&self, requests: &Exchanges, limit: Duration) -> Duration {
         let mut beating = self.beating.lock();
-        if let Some((beat, asked)) = &*beating
-            && !beat.is_finished()
-        {
-            return asked.elapsed();
+        let begun = requests.begun();
+        if let Some(last) = &*beating {
+            if !last.task.is_finished() {
+                return last.asked.elapsed();
+            }
+            if last.begun == begun && last.asked.elapsed() < limit {
+                return Duration::ZERO;
+            }
         }
-        if !has_requests {
+        if requests.count() == 0 {
             return Duration::ZERO;
         }
         let beat = self.beat.clone();
-        let beat =
+        let task =
             self.events.spawn_with(move |session| beat.attach(session)?.call(()), |_| Ok(()));
-        *beating = Some((beat, Instant::now()));
+        *beating = Some(Beat { task, asked: Instant::now(), begun });
         Duration::ZERO
     }
+}
+
+/// A question whether the loop goes on.
+struct Beat {
+    task: Task<()>,
+    asked: Instant,
+    /// Requests that had begun by then.
+    begun: u64,
 }
 
 /// Begins to answer a request. It goes on whatever becomes of the client.

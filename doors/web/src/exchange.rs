@@ -327,12 +327,14 @@ impl Head {
 #[derive(Default)]
 pub(crate) struct Exchanges {
     all: Mutex<HashMap<u64, Arc<Exchange>>>,
+    begun: AtomicU64,
     is_stuck: AtomicBool,
 }
 
 impl Exchanges {
     pub(crate) fn add(&self, exchange: &Arc<Exchange>) {
         self.all.lock().insert(exchange.number, Arc::clone(exchange));
+        self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Exchange>> {
@@ -342,6 +344,11 @@ impl Exchanges {
     pub(crate) fn remove(&self, number: u64) {
         let removed = self.all.lock().remove(&number);
         drop(removed);
+    }
+
+    /// Requests that have been added so far.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -234,7 +234,7 @@ impl Fleet {
         workers.extend(self.workers.lock().iter().cloned());
         for worker in workers {
             let Some(asgi) = &worker.asgi else { continue };
-            if asgi.silence(worker.exchanges.count() > 0) <= limit {
+            if asgi.silence(&worker.exchanges, limit) <= limit {
                 continue;
             }
             let is_new = {

@@ -164,3 +164,26 @@ fn the_end_and_a_reload_close_sockets_so_that_clients_come_again() {
     };
     assert!(!log.contains("ERROR"), "{log}");
 }
+
+#[test]
+fn a_worker_with_idle_sockets_has_its_memory_in_files() {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let options = ["--workers", "1", "--dense", folder.path().to_str().unwrap()];
+    let server = Server::start("coroutines", &options);
+    let mut sockets: Vec<_> = (0..5).map(|_| connect(server.address(), "/echo").unwrap()).collect();
+    let mut talk = || {
+        for socket in &mut sockets {
+            socket.send(Message::text("hello")).unwrap();
+            assert_eq!(socket.read().unwrap(), Message::text("hello"));
+        }
+    };
+    talk();
+    let full = server.anonymous();
+    let end = Instant::now() + Duration::from_secs(60);
+    while server.anonymous() * 3 > full * 2 {
+        assert!(Instant::now() < end, "{} of {full}", server.anonymous());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    talk();
+    server.end();
+}

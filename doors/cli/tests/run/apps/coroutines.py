@@ -42,7 +42,7 @@ async def application(scope, receive, send):
         time.sleep(float(scope["query_string"]))
         await answer(send, b"blocked")
     elif path == "/stuck":
-        ctypes.PyDLL(None).sleep(3)
+        ctypes.PyDLL(None).sleep(int(scope["query_string"] or 3))
     elif path == "/memory":
         bytearray(1 << 46)
     elif path == "/crash":

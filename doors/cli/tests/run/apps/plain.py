@@ -118,7 +118,7 @@ def application(environ, start_response):
     if path == "/stuck":
         import ctypes
 
-        ctypes.PyDLL(None).sleep(3)
+        ctypes.PyDLL(None).sleep(int(environ["QUERY_STRING"] or 3))
     if path == "/memory":
         bytearray(1 << 46)
     if path == "/crash":
