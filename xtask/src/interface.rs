@@ -17,12 +17,13 @@ use crate::steps::Count;
 use crate::workspace;
 
 /// The crates with an interface for users, and their features: all but `tch`, which needs libtorch to compile.
-const CRATES: [(&str, &str); 5] = [
+const CRATES: [(&str, &str); 6] = [
     ("hydrozoa", "anyhow,async,chrono,half,ndarray,num-complex,serde"),
     ("hydrozoa-loader", ""),
     ("hydrozoa-measure", ""),
     ("hydrozoa-models", ""),
     ("hydrozoa-server", ""),
+    ("hydrozoa-web", ""),
 ];
 
 /// Options of `cargo xtask interface`.

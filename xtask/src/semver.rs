@@ -9,8 +9,14 @@ use crate::workspace;
 
 /// The crates with an interface for users. `hydrozoa-payload` is only for `hydrozoa`, and the tool
 /// does not read macros.
-const CRATES: [&str; 5] =
-    ["hydrozoa-loader", "hydrozoa", "hydrozoa-measure", "hydrozoa-models", "hydrozoa-server"];
+const CRATES: [&str; 6] = [
+    "hydrozoa-loader",
+    "hydrozoa",
+    "hydrozoa-measure",
+    "hydrozoa-models",
+    "hydrozoa-server",
+    "hydrozoa-web",
+];
 
 /// Compares the interfaces with those of the last tag.
 pub fn run() -> Result<()> {
