@@ -84,7 +84,16 @@ fn seconds() -> Duration {
 fn upheaval(application: &str) -> (usize, usize) {
     let options =
         ["--workers", "3", "--contain-crashes", "--timeout", "2", "--max-requests", "2000"];
-    let further = ["--max-requests-jitter", "500", "--admin", "127.0.0.1:0", "--access-log", "off"];
+    let further = [
+        "--max-requests-jitter",
+        "500",
+        "--graceful-timeout",
+        "8",
+        "--admin",
+        "127.0.0.1:0",
+        "--access-log",
+        "off",
+    ];
     let server = Server::start(application, &[&options[..], &further].concat());
     let (address, admin) = (server.address(), server.addresses("/healthz and /metrics")[0]);
     let (ends, stops) = (Instant::now() + seconds(), AtomicBool::new(false));
