@@ -263,7 +263,9 @@ extern "C" fn visit(levels: c_int) -> c_int {
 
 /// `again` calls the host by an address: without the GIL, with it, and from a callback of Python's in between.
 const BY_ADDRESS: &str = "
-import __main__, ctypes, threading, time
+import __main__, ctypes, sys, threading, time
+# The other threads give the GIL back after this. At the 5 ms that are usual, thousands of calls take minutes on some machines.
+sys.setswitchinterval(0.0001)
 letting_go = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(ADDRESS)
 holding = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int)(ADDRESS)
 back = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda levels: holding(levels))

@@ -2,6 +2,7 @@
 //! no other.
 
 use std::ffi::OsString;
+use std::fs::{self, DirEntry};
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -55,13 +56,15 @@ pub fn alone_with<F: FnOnce()>(patience: Duration, variables: &[(&str, OsString)
         }
         thread::sleep(Duration::from_millis(10));
     };
+    let mut threads = String::new();
     if status.is_none() {
+        threads = threads_of(process.id());
         process.kill().unwrap();
         process.wait().unwrap();
     }
     let [printed, errors] = printed.map(|text| text.join().unwrap());
     let outcome = match status {
-        None => format!("hangs: it has not ended after {patience:?}"),
+        None => format!("hangs: it has not ended after {patience:?}. Its threads:\n{threads}"),
         Some(status) if !status.success() => format!("failed: {status}"),
         // The name of a closure's type is not promised. Under another name no test would run.
         Some(_) if !printed.contains(DONE) => "did not run".into(),
@@ -77,6 +80,22 @@ fn test_of<F>() -> &'static str {
     let path = path.rsplit_once('<').map_or(path, |(_, closure)| closure);
     let (_, path) = path.split_once("::").expect("a closure in a test");
     path.split_once("::{{closure}}").expect("a closure in a test").0
+}
+
+/// Whether each thread of a process computes or waits, and for what.
+fn threads_of(process: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let line = |thread: DirEntry| {
+        let [name, waits, figures] = ["comm", "wchan", "stat"]
+            .map(|file| fs::read_to_string(thread.path().join(file)).unwrap_or_default());
+        // The name may have any character. After it: the state, and ten fields later the ticks in user and kernel mode (proc(5)).
+        let figures = figures.rsplit(") ").next().unwrap_or("");
+        let figures: Vec<&str> = figures.split(' ').collect();
+        let field = |index: usize| figures.get(index).copied().unwrap_or("?");
+        let (state, user, kernel) = (field(0), field(11), field(12));
+        format!("  {}: {state} in {waits}, {user} + {kernel} ticks\n", name.trim())
+    };
+    threads.map(line).collect()
 }
 
 /// Reads to the end, on a thread: the process waits where a pipe is full.
