@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
-use tokio_tungstenite::tungstenite::Message;
+use yawc::Frame;
 
 /// Bytes of a body that ASGI gets at once.
 const MOST: usize = 64 << 10;
@@ -311,8 +311,8 @@ impl Host {
             let code: Option<u16> = arguments.parameter(2, "code")?;
             let outgoing = match (arguments.extract::<Value>(1)?, code) {
                 (Value::Str(reason), Some(code)) => Outgoing::Close { code, reason },
-                (Value::Str(text), None) => Outgoing::Message(Message::text(text)),
-                (Value::Bytes(bytes), None) => Outgoing::Message(Message::binary(bytes)),
+                (Value::Str(text), None) => Outgoing::Message(Frame::text(text)),
+                (Value::Bytes(bytes), None) => Outgoing::Message(Frame::binary(bytes)),
                 _ => return Err(Error::raise("TypeError", "a message is `str` or `bytes`")),
             };
             match socket.send(outgoing) {

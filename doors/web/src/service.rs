@@ -146,11 +146,10 @@ impl Service {
         };
         match (decision, upgrade) {
             (Ok(Decision::Accept(further)), Some(upgrade)) => {
-                tokio::spawn(connection.serve(upgrade));
-                let head = Head {
-                    status: StatusCode::SWITCHING_PROTOCOLS,
-                    headers: websocket::accepting(key, further),
-                };
+                let compression = websocket::compression(&asked.parts.headers);
+                let headers = websocket::accepting(key, compression.as_deref(), further);
+                tokio::spawn(connection.serve(upgrade, compression));
+                let head = Head { status: StatusCode::SWITCHING_PROTOCOLS, headers };
                 (Reply { head, body: ResponseBody::whole(Bytes::new()) }, None, false)
             }
             (Ok(Decision::Reject(status)), _) => (Reply::problem(status), None, false),

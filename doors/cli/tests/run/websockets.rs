@@ -2,6 +2,7 @@
 
 use crate::client::{Client, get};
 use crate::process::{PATIENCE, Server};
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -185,5 +186,66 @@ fn a_worker_with_idle_sockets_has_its_memory_in_files() {
         std::thread::sleep(Duration::from_millis(50));
     }
     talk();
+    server.end();
+}
+
+#[test]
+fn messages_are_compressed_where_the_client_offers_it() {
+    let server = Server::start("coroutines", &["--workers", "1"]);
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    assert!(head.starts_with("http/1.1 101 "), "{head}");
+    let terms = "sec-websocket-extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover\r\n";
+    assert!(head.contains(terms), "{head}");
+    // Twice: no message leans on the one before.
+    let text = "a long text ".repeat(1000);
+    for _ in 0..2 {
+        // "Hello" of RFC 7692, 7.2.3.1, masked by zeros. What is short comes back as it is.
+        stream.write_all(b"\xc1\x87\0\0\0\0\xf2\x48\xcd\xc9\xc9\x07\x00").unwrap();
+        let mut answer = [0; 7];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"\x81\x05Hello");
+        let mut frame = b"\x81\xfe".to_vec();
+        frame.extend_from_slice(&u16::try_from(text.len()).unwrap().to_be_bytes());
+        frame.extend_from_slice(&[0; 4]);
+        frame.extend_from_slice(text.as_bytes());
+        stream.write_all(&frame).unwrap();
+        let mut start = [0; 2];
+        stream.read_exact(&mut start).unwrap();
+        // The end of a message, compressed, of text.
+        assert_eq!(start[0], 0xc1);
+        let mut length = usize::from(start[1]);
+        if length == 126 {
+            stream.read_exact(&mut start).unwrap();
+            length = u16::from_be_bytes(start).into();
+        }
+        let mut compressed = vec![0; length];
+        stream.read_exact(&mut compressed).unwrap();
+        compressed.extend_from_slice(&[0, 0, 0xff, 0xff]);
+        let mut inflated = vec![0; text.len() + 1];
+        let mut inflate = flate2::Decompress::new(false);
+        inflate.decompress(&compressed, &mut inflated, flate2::FlushDecompress::Sync).unwrap();
+        inflated.truncate(usize::try_from(inflate.total_out()).unwrap());
+        assert_eq!(String::from_utf8(inflated).unwrap(), text);
+    }
+    // Compressed data that is damaged ends the socket, and nothing else.
+    stream.write_all(b"\xc1\x83\0\0\0\0\xff\xff\xff").unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"\x88\x02\x03\xea");
+    let mut socket = connect(server.address(), "/echo").unwrap();
+    socket.send(Message::text("again")).unwrap();
+    assert_eq!(socket.read().unwrap(), Message::text("again"));
     server.end();
 }

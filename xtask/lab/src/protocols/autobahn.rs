@@ -18,9 +18,6 @@ use crate::{digest, lock, venv};
 /// Its program, from a folder of packages. Some of them are parts of one package, which only a folder of the site may be.
 const WSTEST: &str = "import site, sys; site.addsitedir(sys.argv.pop(1)); from autobahntestsuite.wstest import run; run()";
 
-/// The cases of an extension that `hydrozoa run` does not offer: 216 of 517.
-const OF_COMPRESSION: [&str; 2] = ["12.*", "13.*"];
-
 /// A case's result.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,7 +35,7 @@ pub fn run(running: &Running, contender: Contender) -> Result<Tests> {
         "outdir": scratch.join("reports"),
         "servers": [{"agent": contender.name(), "url": format!("ws://127.0.0.1:{}", running.port())}],
         "cases": ["*"],
-        "exclude-cases": OF_COMPRESSION,
+        "exclude-cases": [],
         "exclude-agent-cases": {},
     });
     let path = scratch.join("specification.json");
