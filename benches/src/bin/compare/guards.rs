@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use hydrozoa::{Object, Pool, Session};
 
-/// The time that is promised at most, in nanoseconds, for a call by a thread that has the GIL.
+/// The time that is promised at most, in nanoseconds, for a call by a thread that has the GIL or enters for it.
 const PROMISED: f64 = 25.0;
 
 /// Interpreters without containment, and with.
@@ -58,8 +58,8 @@ pub fn run(options: &Options) -> Result<()> {
     for (name, [without, with]) in names.iter().zip(shortest) {
         println!("| {name} | {without:.1} | {with:.1} | {:.1} |", with - without);
     }
-    let [.., [without, with]] = shortest;
-    let more = with - without;
+    let [_, calls @ ..] = shortest;
+    let more = calls.map(|[without, with]| with - without).into_iter().fold(0.0, f64::max);
     ensure!(more <= PROMISED, "a call takes {more:.1} ns more, {PROMISED} promised");
     Ok(())
 }
