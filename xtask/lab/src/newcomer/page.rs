@@ -30,7 +30,8 @@ pub enum Step {
 
 impl Step {
     fn of_line(line: &str) -> Self {
-        match line.starts_with("hydrozoa serve") {
+        let serves = ["hydrozoa run ", "hydrozoa serve "];
+        match serves.iter().any(|begin| line.starts_with(begin)) {
             true => Self::Serve(line.to_owned()),
             false => Self::Run(line.to_owned()),
         }
@@ -161,6 +162,7 @@ mod tests {
             ("python3 -m venv venv", " venv/"),
             ("python3 -m venv venv", "--venv venv"),
             ("venv/bin/pip install torch", "--venv venv"),
+            ("(writes shop.py)", "hydrozoa run shop:app --venv venv "),
             ("(writes train.py)", "train"),
             ("hydrozoa package build", "mobilenet_v3.pt"),
             ("hydrozoa package build", "--example model"),

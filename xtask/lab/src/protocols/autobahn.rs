@@ -18,6 +18,14 @@ use crate::{digest, lock, venv};
 /// Its program, from a folder of packages. Some of them are parts of one package, which only a folder of the site may be.
 const WSTEST: &str = "import site, sys; site.addsitedir(sys.argv.pop(1)); from autobahntestsuite.wstest import run; run()";
 
+/// Cases of compression that are left out, 100 of 517: a thousand messages of 64 KiB and more, for which this client takes minutes a
+/// group. The first group of messages and the first one of terms have them.
+fn left_out() -> Vec<String> {
+    let groups = (2..=5).map(|group| format!("12.{group}"));
+    let groups = groups.chain((2..=7).map(|group| format!("13.{group}")));
+    groups.flat_map(|group| (9..=18).map(move |case| format!("{group}.{case}"))).collect()
+}
+
 /// A case's result.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +43,7 @@ pub fn run(running: &Running, contender: Contender) -> Result<Tests> {
         "outdir": scratch.join("reports"),
         "servers": [{"agent": contender.name(), "url": format!("ws://127.0.0.1:{}", running.port())}],
         "cases": ["*"],
-        "exclude-cases": [],
+        "exclude-cases": left_out(),
         "exclude-agent-cases": {},
     });
     let path = scratch.join("specification.json");
