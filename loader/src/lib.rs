@@ -90,4 +90,5 @@ pub use sys::children::{concerns, ignore_children, reap_ignored};
 pub use sys::exit::HeldExit;
 pub use sys::lock::{LeafLock, order_accesses, undisturbed};
 pub use sys::process::Process;
+pub use sys::thread::number as thread_number;
 pub use visible::publish::is_in_replica;

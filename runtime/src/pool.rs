@@ -6,6 +6,7 @@ mod record;
 mod weak;
 
 pub use builder::Builder;
+use hydrozoa_loader::thread_number;
 pub use weak::WeakPool;
 
 use crate::dense;
@@ -381,8 +382,7 @@ impl Pool {
                     .to_owned(),
             )
         })?;
-        // SAFETY: no precondition.
-        let own = unsafe { libc::gettid() };
+        let own = thread_number();
         let thread = &self.0.changing;
         if thread.load(Ordering::Relaxed) == own {
             return Err(Error::Configuration(

@@ -7,7 +7,7 @@ use crate::object::Object;
 use crate::panics::{contained, drop_contained};
 use crate::payload::table::Stream;
 use crate::session::Session;
-use hydrozoa_loader::{DomainId, Process};
+use hydrozoa_loader::{DomainId, Process, thread_number};
 use std::ffi::c_void;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -130,8 +130,7 @@ impl Held {
     /// thread does not exist there, and the stream's state is unknown.
     fn with<T>(&self, action: impl FnOnce(&mut End) -> io::Result<T>) -> Result<T, i32> {
         let process = u64::from(Process::current().number());
-        // SAFETY: no precondition.
-        let thread = unsafe { libc::gettid() };
+        let thread = thread_number();
         let own = process << 32 | u64::from(thread.cast_unsigned());
         while let Err(user) =
             self.user.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed)

@@ -16,10 +16,11 @@ use std::collections::HashSet;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use std::{fs, io, mem, ptr, thread};
+use std::{fs, io, mem, ptr};
 
 use crate::arch;
 use crate::sys::lock::{Guard, Mutex, Rank};
+use crate::sys::thread;
 
 /// How long a thread may take to handle the signal.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -53,8 +54,7 @@ impl Turn {
         first: First,
     ) -> Result<(), String> {
         copy_here(offset, bytes.as_ptr(), bytes.len());
-        // SAFETY: no arguments.
-        let mut done = HashSet::from([unsafe { libc::gettid() }]);
+        let mut done = HashSet::from([thread::number()]);
         if tasks()?.iter().all(|task| done.contains(task)) {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Delivery<'_> {
                         self.signal.number
                     ));
                 }
-                (true, _) => thread::sleep(Duration::from_micros(50)),
+                (true, _) => std::thread::sleep(Duration::from_micros(50)),
                 (false, _) => {}
             }
             for (task, answer) in waiting {
@@ -179,7 +179,7 @@ impl Delivery<'_> {
                     PATIENCE.as_secs()
                 ));
             }
-            thread::sleep(Duration::from_micros(50));
+            std::thread::sleep(Duration::from_micros(50));
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Delivery<'_> {
     /// kept.
     fn write_into(&self, task: i32) -> bool {
         // SAFETY: no arguments.
-        let (own, process) = (unsafe { libc::gettid() }, unsafe { libc::getpid() });
+        let (own, process) = (thread::number(), unsafe { libc::getpid() });
         let (Some(own), Some(other)) = (robust_list(own), robust_list(task)) else { return false };
         let address = arch::thread_pointer()
             .wrapping_add(other.wrapping_sub(own))

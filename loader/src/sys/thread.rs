@@ -54,10 +54,14 @@ pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// The kernel's number of the calling thread.
-pub(crate) fn number() -> libc::pid_t {
+/// The kernel's number of the calling thread, as gettid(2) gives it. glibc has no function for it before 2.30.
+///
+/// Async-signal-safe.
+pub fn number() -> libc::pid_t {
     // SAFETY: no arguments.
-    unsafe { libc::gettid() }
+    let number = unsafe { libc::syscall(libc::SYS_gettid) };
+    // The kernel's numbers are of this type.
+    number as libc::pid_t
 }
 
 /// The calling thread's stack. glibc keeps the thread's static TLS at its end.

@@ -36,8 +36,7 @@ fn process() -> u32 {
 
 /// Leaves the calling thread's state, which it does not use any more.
 pub(crate) fn add(state: *mut PyThreadState) {
-    // SAFETY: no precondition.
-    let thread = unsafe { libc::gettid() };
+    let thread = super::number();
     ENDED.push(Ended { state, thread, process: process() });
 }
 

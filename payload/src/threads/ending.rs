@@ -51,8 +51,7 @@ pub(crate) unsafe fn register() -> Outcome<()> {
 ///
 /// Attached, on the thread that ends the interpreter.
 pub(crate) unsafe fn begin() {
-    // SAFETY: no precondition.
-    ENDER.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+    ENDER.store(super::number(), Ordering::Relaxed);
     IS_ENDING.store(true, Ordering::Release);
     let _ = raw::BEFORE_FREE.set(before_free);
     // SAFETY: by contract.
@@ -76,7 +75,7 @@ fn before_free() {
     // SAFETY: neither has a precondition.
     unsafe {
         if is_cut_off()
-            && ENDER.load(Ordering::Relaxed) == libc::gettid()
+            && ENDER.load(Ordering::Relaxed) == super::number()
             && !HAS_WAITED.swap(true, Ordering::Relaxed)
             && let Some(host) = crate::HOST.get()
         {

@@ -34,6 +34,14 @@ const UNLOCKED: c_int = 1;
 /// How far to the left a token has the number of units that [`recursion::lower`] took away.
 const TAKEN: u32 = 16;
 
+/// The kernel's number of the calling thread, as gettid(2) gives it. glibc has no function for it before 2.30.
+pub(crate) fn number() -> libc::pid_t {
+    // SAFETY: no precondition.
+    let number = unsafe { libc::syscall(libc::SYS_gettid) };
+    // The kernel's numbers are of this type.
+    number as libc::pid_t
+}
+
 /// Where the interpreter is in its life.
 pub(crate) static STAGE: AtomicU8 = AtomicU8::new(NEW);
 /// Not started.

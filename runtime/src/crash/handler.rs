@@ -10,6 +10,7 @@
 
 use super::contain::{self, Landing, Verdict};
 use super::{arch, report, signals::SIGNALS, threads};
+use hydrozoa_loader::thread_number;
 use hydrozoa_loader::{LeafLock, at_birth, walk::CodePlace};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
@@ -230,7 +231,7 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     // the code that is interrupted.
     unsafe {
         let errno = *libc::__errno_location();
-        let crash = Crash::new(info, context, libc::gettid());
+        let crash = Crash::new(info, context, thread_number());
         if begin(crash.thread) {
             call(&crash, make);
             if !crash.keeps.get() {
@@ -273,8 +274,7 @@ pub(super) unsafe fn on_its_stack_if_free(
 
 /// The report of the calling thread's crash, if that was contained and nobody has taken it.
 pub(super) fn take_report() -> Option<String> {
-    // SAFETY: no precondition.
-    let own = unsafe { libc::gettid() };
+    let own = thread_number();
     if REPORTER.load(Ordering::Acquire) != own {
         return None;
     }
@@ -348,7 +348,7 @@ unsafe fn hand_on(signal: c_int, info: *const libc::siginfo_t) {
         if current(signal).sa_sigaction == own().sa_sigaction {
             set(signal, before);
         }
-        let (process, thread) = (libc::getpid(), libc::gettid());
+        let (process, thread) = (libc::getpid(), thread_number());
         libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info);
     }
 }

@@ -4,7 +4,7 @@
 //! Rust's standard library gives its threads a stack for signals. Others that enter get one here, and so do those that an
 //! interpreter's code creates, and those of the runtime. A thread keeps it to its end.
 
-use hydrozoa_loader::current;
+use hydrozoa_loader::{current, thread_number};
 use std::cell::RefCell;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -45,8 +45,7 @@ pub(crate) fn prepare_thread() {
 fn place() -> Option<&'static AtomicI32> {
     // A handler may read it from now on: in a library it is made at the first access.
     current::domain();
-    // SAFETY: no precondition.
-    let own = unsafe { libc::gettid() };
+    let own = thread_number();
     INSIDE
         .iter()
         .find(|one| one.compare_exchange(0, own, Ordering::AcqRel, Ordering::Relaxed).is_ok())

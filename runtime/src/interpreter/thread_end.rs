@@ -2,6 +2,7 @@
 
 use crate::crash;
 use crate::payload::table::PayloadTable;
+use hydrozoa_loader::thread_number;
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -70,7 +71,7 @@ impl Drop for States {
         // interpreter that is still alive run behind this one, and enter it on this thread (those
         // of libtorch_python do, to let go of what it has registered).
         // SAFETY: neither call has a precondition.
-        if unsafe { libc::gettid() == libc::getpid() } {
+        if unsafe { thread_number() == libc::getpid() } {
             return;
         }
         for gate in self.0.take() {

@@ -9,7 +9,7 @@ use crate::interpreter::Inner;
 use crate::payload::table::{Interrupt, Progress};
 use crate::thread::Thread;
 use crate::thread::reaction_time;
-use hydrozoa_loader::LeafLock;
+use hydrozoa_loader::{LeafLock, thread_number};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, Thread as Parked};
@@ -80,8 +80,7 @@ pub(super) fn send(visit: &Arc<Visit>, reason: Interrupt) {
 }
 
 fn empty(inner: &Arc<Inner>) {
-    // SAFETY: no precondition.
-    let task = unsafe { libc::gettid() };
+    let task = thread_number();
     inner.sender().0.with(|queue| {
         (queue.task, queue.thread) = (Some(task), Some(thread::current()));
     });

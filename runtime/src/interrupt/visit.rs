@@ -5,7 +5,7 @@ use crate::interpreter::Inner;
 use crate::payload::Sink;
 use crate::payload::table::{Interrupt, Progress};
 use crate::thread::reaction_time::ReactionTime;
-use hydrozoa_loader::LeafLock;
+use hydrozoa_loader::{LeafLock, thread_number};
 use std::cell::RefCell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
@@ -73,7 +73,7 @@ impl Visit {
     /// The calling thread's.
     pub(super) fn begin(inner: &Arc<Inner>) -> Arc<Self> {
         // SAFETY: no precondition.
-        let (thread, task) = unsafe { (libc::pthread_self(), libc::gettid()) };
+        let (thread, task) = (unsafe { libc::pthread_self() }, thread_number());
         let visit = Arc::new(Self {
             interpreter: Arc::downgrade(inner),
             thread,

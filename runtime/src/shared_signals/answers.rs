@@ -4,7 +4,7 @@ use super::process::{dispatcher, settle};
 use super::relay::Sent;
 use super::table::Signals;
 use crate::crash;
-use hydrozoa_loader::ignore_children;
+use hydrozoa_loader::{ignore_children, thread_number};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -88,7 +88,7 @@ impl Signals {
     pub(crate) fn kill(&self, process: libc::pid_t, number: c_int) -> c_int {
         // SAFETY: the calls take numbers.
         unsafe {
-            let (own, here) = (libc::getpid(), libc::gettid());
+            let (own, here) = (libc::getpid(), thread_number());
             if process == own && !self.is_in_child() && self.handles(number) {
                 let (code, user) = (libc::SI_QUEUE, libc::getuid());
                 let value = ptr::with_exposed_provenance_mut(self.address());

@@ -3,7 +3,7 @@
 use super::process::{STAYS, is_function};
 use super::relay::{is_passed_on, pass_on};
 use super::table::{Signals, commands};
-use hydrozoa_loader::{current, reap_ignored};
+use hydrozoa_loader::{current, reap_ignored, thread_number};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ pub(super) unsafe extern "C" fn dispatch(
         let is_passed_on = is_passed_on(&*info);
         let for_thread = is_passed_on || (*info).si_code == libc::SI_TKILL;
         let own = current::domain();
-        let here = libc::gettid();
+        let here = thread_number();
         // Of the kernel's own, about a child: each command has its children.
         let child = (signal == libc::SIGCHLD && (*info).si_code > 0).then(|| (*info).si_pid());
         // A command's timer, and a command that signals itself, name the command.
@@ -72,6 +72,6 @@ unsafe fn act_by_default(signal: c_int) {
     unsafe {
         let action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, &action, ptr::null_mut());
-        libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal);
+        libc::syscall(libc::SYS_tgkill, libc::getpid(), thread_number(), signal);
     }
 }

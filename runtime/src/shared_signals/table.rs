@@ -3,7 +3,7 @@
 use super::process::{self, is_function};
 use super::{answers, timers};
 use crate::thread::process_identity::ProcessIdentity;
-use hydrozoa_loader::{DomainId, Interposition, ignore_children};
+use hydrozoa_loader::{DomainId, Interposition, ignore_children, thread_number};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -90,8 +90,7 @@ impl Signals {
 
     /// Notes that the calling thread is the command's main thread.
     pub(crate) fn begin(&self) {
-        // SAFETY: takes nothing.
-        self.thread.store(unsafe { libc::gettid() }, Ordering::Release);
+        self.thread.store(thread_number(), Ordering::Release);
         self.make_timer();
     }
 

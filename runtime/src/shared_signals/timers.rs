@@ -2,6 +2,7 @@
 //! a POSIX timer, whose signal goes to the command's main thread and names the command.
 
 use super::table::Signals;
+use hydrozoa_loader::thread_number;
 use std::ffi::{c_int, c_uint};
 use std::mem;
 use std::ptr;
@@ -14,7 +15,7 @@ impl Signals {
         unsafe {
             let mut event: libc::sigevent = mem::zeroed();
             event.sigev_notify = libc::SIGEV_THREAD_ID;
-            event.sigev_notify_thread_id = libc::gettid();
+            event.sigev_notify_thread_id = thread_number();
             event.sigev_signo = libc::SIGALRM;
             event.sigev_value.sival_ptr = ptr::with_exposed_provenance_mut(self.address());
             let mut timer: libc::timer_t = ptr::null_mut();

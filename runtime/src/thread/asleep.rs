@@ -34,14 +34,10 @@ pub(crate) fn is_asleep(thread: libc::pid_t) -> bool {
 #[cfg(test)]
 mod tests {
     use super::is_asleep;
+    use hydrozoa_loader::thread_number as own;
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
-
-    fn own() -> libc::pid_t {
-        // SAFETY: no precondition.
-        unsafe { libc::gettid() }
-    }
 
     #[test]
     fn a_thread_that_waits_is_asleep_and_one_that_works_is_not() {

@@ -16,7 +16,7 @@ use crate::thread::signals::Mask;
 use crate::{Error, Result};
 use hydrozoa_loader::walk::Passes;
 use hydrozoa_loader::{
-    Domain, Interposition, LeafLock, Library, is_a_replicas_thread, may_end_by_force,
+    Domain, Interposition, LeafLock, Library, is_a_replicas_thread, may_end_by_force, thread_number,
 };
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How threads leave one interpreter. It lives as long as the process, like the code that calls it.
@@ -165,8 +165,7 @@ impl Departures {
 
     /// The calling thread begins to end the interpreter.
     pub(crate) fn begin(&self) {
-        // SAFETY: no arguments.
-        self.ender.store(unsafe { libc::gettid() }, Ordering::Release);
+        self.ender.store(thread_number(), Ordering::Release);
     }
 
     /// The interpreter is finalized: its threads that wait for locks leave. Waits for them, at most for [`PATIENCE`].
@@ -198,8 +197,7 @@ impl Departures {
     pub(crate) fn are_busy(&self, domain: &Domain) -> bool {
         let stage = self.stage.compare_exchange(OPEN, EXIT, Ordering::SeqCst, Ordering::SeqCst);
         let ender = self.ender.load(Ordering::Acquire);
-        // SAFETY: no arguments.
-        let is_own = ender == unsafe { libc::gettid() };
+        let is_own = ender == thread_number();
         if is_own || stage == Err(OVER) {
             return !is_own && domain.has_threads();
         }
@@ -247,7 +245,7 @@ impl Departures {
             fn _Unwind_FindEnclosingFunction(address: usize) -> usize;
         }
         // SAFETY: none has a precondition.
-        let (error, own) = unsafe { (*libc::__errno_location(), libc::gettid()) };
+        let (error, own) = unsafe { (*libc::__errno_location(), thread_number()) };
         error == libc::ETIMEDOUT
             && own == self.ender.load(Ordering::Acquire)
             && self.is_ending()
@@ -288,8 +286,7 @@ impl Departures {
     pub(crate) fn check(&self) {
         // A thread of the application may run destructors of the domain.
         if self.is_ending() && is_a_replicas_thread() && {
-            // SAFETY: no arguments.
-            self.ender.load(Ordering::Acquire) != unsafe { libc::gettid() }
+            self.ender.load(Ordering::Acquire) != thread_number()
         } {
             park();
         }
@@ -394,20 +391,28 @@ unsafe extern "C-unwind" fn sem_clockwait(
     context: usize,
     caller: usize,
 ) -> c_int {
-    unsafe extern "C" {
-        /// Since glibc 2.30. A libpython calls it that was built with such a glibc.
-        fn sem_clockwait(
-            semaphore: *mut libc::sem_t,
-            clock: libc::clockid_t,
-            until: *const libc::timespec,
-        ) -> c_int;
-    }
+    type Wait = unsafe extern "C" fn(
+        semaphore: *mut libc::sem_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> c_int;
+    /// glibc's, since 2.30. A libpython calls it that was built with such a glibc.
+    static WAIT: LazyLock<Option<Wait>> = LazyLock::new(|| {
+        // SAFETY: the name ends with a zero.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"sem_clockwait".as_ptr()) };
+        // SAFETY: glibc's function of this name has this type.
+        (!found.is_null()).then(|| unsafe { transmute::<*mut c_void, Wait>(found) })
+    });
     // SAFETY: as above.
     unsafe {
         if libc::sem_trywait(semaphore) == 0 {
             return 0;
         }
-        timed(context, semaphore, caller, || sem_clockwait(semaphore, clock, until))
+        let Some(wait) = *WAIT else {
+            *libc::__errno_location() = libc::ENOSYS;
+            return -1;
+        };
+        timed(context, semaphore, caller, || wait(semaphore, clock, until))
     }
 }
 

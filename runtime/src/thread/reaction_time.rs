@@ -70,14 +70,10 @@ pub(crate) fn sleeps(task: libc::pid_t) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hydrozoa_loader::thread_number as task;
     use std::hint::black_box;
     use std::sync::mpsc;
     use std::thread;
-
-    fn task() -> libc::pid_t {
-        // SAFETY: no precondition.
-        unsafe { libc::gettid() }
-    }
 
     #[test]
     fn time_that_a_thread_runs_counts_and_time_that_it_waits_for_a_processor_does_not() {

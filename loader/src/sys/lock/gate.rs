@@ -15,6 +15,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::{HELD, fork, futex};
+use crate::sys::thread;
 
 /// How many threads without a place are inside, and [`CLOSED`].
 static GATE: AtomicU32 = AtomicU32::new(0);
@@ -140,8 +141,7 @@ impl ThreadCount {
             PLACES.iter().for_each(ThreadCount::give_back_if_gone);
             PLACES.iter().find(take)
         })?;
-        // SAFETY: no arguments.
-        found.thread.store(unsafe { libc::gettid() }, Ordering::Release);
+        found.thread.store(thread::number(), Ordering::Release);
         Some(found)
     }
 
@@ -214,8 +214,7 @@ pub(super) fn open() {
 pub(super) fn open_in_child() {
     for place in &PLACES {
         if place.is_own() {
-            // SAFETY: no arguments.
-            place.thread.store(unsafe { libc::gettid() }, Ordering::Relaxed);
+            place.thread.store(thread::number(), Ordering::Relaxed);
         } else {
             place.inside.store(0, Ordering::Relaxed);
             place.thread.store(0, Ordering::Relaxed);

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use super::Once;
 use crate::sys::functions::functions;
+use crate::sys::thread;
 
 /// The beginning of `pthread_mutex_t` on 64-bit machines (glibc, sysdeps/nptl/bits/struct_mutex.h).
 #[repr(C)]
@@ -82,8 +83,7 @@ fn find() -> Option<&'static NativeMutex> {
 
 /// The places in `data` of recursive mutexes that the calling thread owns, and how many times it owns each.
 fn owned_in(data: &[AtomicU64]) -> Vec<(usize, u32)> {
-    // SAFETY: no arguments.
-    let own = unsafe { libc::gettid() };
+    let own = thread::number();
     let places = 0..data.len().saturating_sub(size_of::<NativeMutex>() / 8 + 1);
     let mutex = |place: usize| {
         // SAFETY: the words lie in `data`; they are read as atomics, since other threads may change them.
@@ -142,8 +142,7 @@ mod tests {
             child: *mut c_void,
         ) -> c_int {
             let mutex = LOCK.get().unwrap().expect("this glibc has it");
-            // SAFETY: no arguments.
-            assert_eq!(mutex.owner.load(Ordering::Relaxed), unsafe { libc::gettid() });
+            assert_eq!(mutex.owner.load(Ordering::Relaxed), thread::number());
             // SAFETY: the child only asks for the list of objects and ends; the place is that of a pid.
             unsafe {
                 let pid = libc::fork();

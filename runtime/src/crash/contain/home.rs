@@ -14,7 +14,7 @@ use super::landing::call_guarded;
 use crate::crash::handler::{self, Crash};
 use crate::thread::Thread;
 use crate::{Error, Result};
-use hydrozoa_loader::{DomainId, LeafLock, Run, around_threads, order_accesses};
+use hydrozoa_loader::{DomainId, LeafLock, Run, around_threads, order_accesses, thread_number};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -174,7 +174,7 @@ unsafe extern "C" fn come_home(_signal: c_int, info: *mut libc::siginfo_t, conte
     // the code that is interrupted.
     unsafe {
         let errno = *libc::__errno_location();
-        let crash = Crash::new(info, context, libc::gettid());
+        let crash = Crash::new(info, context, thread_number());
         let own = inside::of_thread(crash.thread);
         let call = own.and_then(inside::Inside::innermost);
         if call.is_some_and(|call| (*call.contained).has_crashed())

@@ -4,7 +4,7 @@ use super::landing::Kept;
 use super::{Contained, GuardEntry};
 use crate::crash::threads::prepare_thread;
 use crate::thread::departure;
-use hydrozoa_loader::{DomainId, current};
+use hydrozoa_loader::{DomainId, current, thread_number};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -312,8 +312,7 @@ fn exceptions_of_thread() -> Option<*mut Exceptions> {
 fn prepare() -> Option<&'static Inside> {
     LEAVING.try_with(|_| ()).ok()?;
     prepare_thread();
-    // SAFETY: no precondition.
-    let thread = unsafe { libc::gettid() };
+    let thread = thread_number();
     let is_free = |one: &&Inside| {
         one.thread.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };

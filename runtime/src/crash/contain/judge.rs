@@ -7,7 +7,7 @@ use crate::crash::handler::Crash;
 use crate::heap;
 use crate::thread::departure;
 use hydrozoa_loader::walk::{self, Boundary, Discardable, Walk};
-use hydrozoa_loader::{Process, calling_back};
+use hydrozoa_loader::{Process, calling_back, thread_number};
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
@@ -29,7 +29,7 @@ pub(super) fn prepare() {
 fn holds_no_heap_but_its_own() -> bool {
     // SAFETY: no precondition; the thread is in a call of the interpreter.
     unsafe {
-        let call = inside::of_thread(libc::gettid()).and_then(inside::Inside::innermost);
+        let call = inside::of_thread(thread_number()).and_then(inside::Inside::innermost);
         call.is_some_and(|call| heap::may_leave((*call.contained).domain()))
     }
 }
