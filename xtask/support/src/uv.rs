@@ -14,17 +14,20 @@ use crate::venv;
 const UV: &str =
     "uv==0.13.9 --hash=sha256:d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19";
 
-/// uv, which the Python's pip installs in the cache unless an earlier run did.
+/// uv, which pip installs in the cache unless an earlier run did. A Debian's own Python has no pip; its environments have one.
 fn uv(python: &Python) -> Result<Command> {
     let (pin, _) = UV.split_once(' ').unwrap_or((UV, ""));
     let entry = CacheFolder::open(&pin.replace("==", "-"))?;
     entry.complete(|folder| {
         eprintln!("installing {pin} (20 MB)");
+        let mut own = venv::clean(Command::new(&python.executable));
+        let status = own.args(["-m", "venv"]).arg(folder).status().context("starting Python")?;
+        ensure!(status.success(), "{} makes no environment", python.executable.display());
         let requirements = folder.join("requirements.txt");
         fs::write(&requirements, UV)?;
-        let mut pip = venv::clean(Command::new(&python.executable));
-        pip.args(["-m", "pip", "install", "--quiet", "--require-hashes", "--target"]);
-        let status = pip.arg(folder).arg("--requirement").arg(requirements).status();
+        let mut pip = venv::clean(Command::new(folder.join("bin/python")));
+        pip.args(["-m", "pip", "install", "--quiet", "--require-hashes", "--requirement"]);
+        let status = pip.arg(requirements).status();
         ensure!(status.context("starting pip")?.success(), "pip cannot install {pin}");
         Ok(())
     })?;
