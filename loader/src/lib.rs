@@ -83,7 +83,7 @@ pub use image::ImageId;
 pub use image::provided::provide;
 pub use inspect::{DependencyInfo, Inspection, SegmentInfo, TlsInfo};
 pub use load::library::Library;
-pub use loader::{DomainBuilder, Loader, LoaderBuilder};
+pub use loader::{DomainBuilder, Loader, LoaderBuilder, definition_in_the_program};
 pub use policy::{Class, Decision, Policy, Rule};
 pub use replica::thunk::{Chained, Interposition};
 pub use sys::children::{concerns, ignore_children, reap_ignored};

@@ -15,6 +15,7 @@ use crate::domain::exits::Exits;
 use crate::domain::{self, Domain, DomainInner, DomainState};
 use crate::error::{Error, Result};
 use crate::id::DomainId;
+use crate::image::symbols::Name;
 use crate::load::{retire, run};
 use crate::policy::Policy;
 use crate::replica::link_map::LinkMap;
@@ -24,8 +25,8 @@ use crate::sys::environ::Environment;
 use crate::sys::lock::{Mutex, Once, Rank, Reentrant};
 use crate::sys::record_locks::Owner;
 use crate::sys::{dynamic, lock};
-use crate::system::SYSTEM;
 use crate::system::search::{self, Absence};
+use crate::system::{SYSTEM, SystemObject};
 use crate::visible::debugger;
 use crate::visible::publish;
 use crate::visible::redirect::Everywhere;
@@ -327,16 +328,26 @@ impl Loader {
     /// loader loaded globally or for a domain.
     pub fn system_symbol(&self, name: &str) -> Option<*const c_void> {
         let c_name = std::ffi::CString::new(name).ok()?;
-        let address = dynamic::global_symbol(&c_name, None).or_else(|| {
-            SYSTEM.objects().iter().find_map(|object| {
-                let name = crate::image::symbols::Name::new(name.as_bytes());
-                let (_, symbol) = object.symbols.lookup(name, None, true)?;
-                match object.binding(&symbol) {
-                    Binding::Fixed { address, .. } => Some(address),
-                    _ => None,
-                }
-            })
-        })?;
+        let address = dynamic::global_symbol(&c_name, None)
+            .or_else(|| SYSTEM.objects().iter().find_map(|object| definition_of(object, name)))?;
         Some(address as *const c_void)
+    }
+}
+
+/// The address of the definition of `name` that the program began with: its own, or that of the first preloaded object or library
+/// that has one.
+///
+/// dlsym(3) may give another address. A program that is not position-independent and takes a function's address has a stub for it, which
+/// has that name for all (System V psABI for AMD64, "Function Addresses"), and a call through the stub may be interposed.
+pub fn definition_in_the_program(name: &str) -> Option<*const c_void> {
+    let address = SYSTEM.global().iter().find_map(|object| definition_of(object, name))?;
+    Some(address as *const c_void)
+}
+
+fn definition_of(object: &SystemObject, name: &str) -> Option<usize> {
+    let (_, symbol) = object.symbols.lookup(Name::new(name.as_bytes()), None, true)?;
+    match object.binding(&symbol) {
+        Binding::Fixed { address, .. } => Some(address),
+        _ => None,
     }
 }

@@ -244,3 +244,25 @@ fn valgrind_finds_a_handle_that_is_not_freed() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(99) && said.contains("hz_builder_new"), "{said}");
 }
+
+/// Such a program has stubs for functions whose addresses it takes, and a stub has the function's name for all. Debian's `python3` is one.
+#[test]
+fn a_program_at_a_fixed_address_takes_addresses_of_the_c_library_s_functions() {
+    let first = package().join("examples/first.c");
+    let text = format!(
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <malloc.h>\n#include <stdlib.h>\n#include {first:?}\n\
+         void *volatile taken[5];\n\
+         __attribute__((constructor)) static void take(void) {{\n\
+             taken[0] = (void *)free; taken[1] = (void *)malloc; taken[2] = (void *)realloc;\n\
+             taken[3] = (void *)memalign; taken[4] = (void *)malloc_usable_size;\n\
+             if (taken[0] == dlsym(RTLD_NEXT, \"free\")) abort();\n\
+         }}\n"
+    );
+    let (source, program) = (scratch().join("fixed.c"), scratch().join("fixed"));
+    fs::write(&source, text).unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    compiler.args(["-std=c11", "-no-pie", "-fno-pie"]).arg(&source).arg("-o").arg(&program);
+    succeed(compiler.args(flags(&["--cflags", "--libs"])).args(["-ldl", "-pthread"]));
+    let output = succeed(&mut command(&program));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1.414214\n");
+}

@@ -12,8 +12,8 @@
 
 use super::within::Within;
 use super::{ALIGNMENT, Heap, User, clear};
-use hydrozoa_loader::Interposition;
 use hydrozoa_loader::walk::Passes;
+use hydrozoa_loader::{Interposition, definition_in_the_program};
 use libc::{FILE, wchar_t};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -40,12 +40,13 @@ impl Program {
     /// malloc than the C library's.
     fn get() -> &'static Self {
         PROGRAM.get_or_init(|| {
-            let names = [c"malloc", c"memalign", c"realloc", c"malloc_usable_size", c"free"];
-            // SAFETY: the names are NUL-terminated.
-            let found = names.map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
-            assert!(!found.contains(&ptr::null_mut()), "the C library has {names:?}");
+            let names = ["malloc", "memalign", "realloc", "malloc_usable_size", "free"];
+            let found = names.map(|name| {
+                let found = definition_in_the_program(name);
+                found.unwrap_or_else(|| panic!("the C library has no {name}"))
+            });
             // SAFETY: the functions have these signatures (<stdlib.h>, <malloc.h>).
-            unsafe { std::mem::transmute::<[*mut c_void; 5], Self>(found) }
+            unsafe { std::mem::transmute::<[*const c_void; 5], Self>(found) }
         })
     }
 }

@@ -211,7 +211,7 @@ fn messages_are_compressed_where_the_client_offers_it() {
     // Twice: no message leans on the one before.
     let text = "a long text ".repeat(1000);
     for _ in 0..2 {
-        // "Hello" of RFC 7692, 7.2.3.1, masked by zeros. What is short comes back as it is.
+        // "Hello" of RFC 7692, 7.2.3.1, masked by zeros. It comes back as it is, for it is short.
         stream.write_all(b"\xc1\x87\0\0\0\0\xf2\x48\xcd\xc9\xc9\x07\x00").unwrap();
         let mut answer = [0; 7];
         stream.read_exact(&mut answer).unwrap();
