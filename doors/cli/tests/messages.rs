@@ -137,3 +137,35 @@ fn a_module_that_is_missing_is_told_with_where_it_should_come_from() {
     let install = format!("install it with `{}/bin/pip install no_such_package`", folder.display());
     assert!(told.starts_with(missing) && told.contains(&install), "{told}");
 }
+
+#[test]
+fn the_pages_name_options_that_the_commands_have() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pages = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut count = 0;
+    for page in pages.chain([root.join("README.md")]) {
+        let text = fs::read_to_string(&page).unwrap().replace("\\\n", " ");
+        for line in text.lines() {
+            let Some(line) = line.trim_start_matches("$ ").strip_prefix("hydrozoa ") else {
+                continue;
+            };
+            let own = line.split(" # ").next().unwrap().split(" -- ").next().unwrap();
+            let words: Vec<&str> = own.split_whitespace().collect();
+            let command: Vec<&str> = match words[0] {
+                "package" => words[..2].to_vec(),
+                "bench" | "doctor" | "inspect" | "python" | "run" | "serve" => vec![words[0]],
+                _ => continue,
+            };
+            let help = hydrozoa(&[&command[..], &["--help"]].concat(), &root).stdout;
+            let help = String::from_utf8(help).unwrap();
+            for option in words.iter().filter(|word| word.starts_with("--")) {
+                let name = option.split('=').next().unwrap();
+                let is_known = help.split([' ', ',', '\n', '[']).any(|word| word == name);
+                assert!(is_known, "{}: hydrozoa {command:?} has no {name}", page.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 20, "{count} options");
+}
