@@ -41,6 +41,9 @@ const PING: Duration = Duration::from_secs(20);
 /// How long a client may take to close its side.
 const CLOSE: Duration = Duration::from_secs(5);
 
+/// Bytes of the longest close frame (RFC 6455, 5.5).
+const LONGEST_CLOSE: usize = 125;
+
 /// Bytes of a message that is worth compressing.
 const WORTH_COMPRESSING: usize = 64;
 
@@ -51,7 +54,8 @@ const COMPRESSORS: usize = 16;
 static OPTIONS: LazyLock<Options> = LazyLock::new(|| {
     Options::default()
         .with_utf8()
-        .with_limits(LARGEST, LARGEST)
+        // yawc's limit is the first length that is too large.
+        .with_limits(LARGEST + 1, LARGEST + 1)
         .with_low_latency_compression()
         .server_no_context_takeover()
         .client_no_context_takeover()
@@ -262,7 +266,11 @@ impl Stream for Frames {
     type Item = Result<Frame, WebSocketError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let frame = ready!(self.0.poll_next_frame(context));
+        let frame = ready!(self.0.poll_next_frame(context)).and_then(|frame| {
+            // yawc would send it back.
+            let is_wrong = frame.opcode() == OpCode::Close && frame.payload().len() > LONGEST_CLOSE;
+            if is_wrong { Err(WebSocketError::InvalidCloseFrame) } else { Ok(frame) }
+        });
         // yawc has an answer of its own, for some errors and with other codes. It would go out with the next frame that is read.
         if let Err(error) = &frame
             && let Some(code) = code_of(error)

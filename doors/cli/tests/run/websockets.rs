@@ -144,6 +144,17 @@ fn a_client_that_does_not_read_holds_no_memory_and_wrong_frames_end_a_socket() {
     let wrong = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
     socket.send(Message::Frame(wrong)).unwrap();
     assert_eq!(end(socket).0, 1007);
+    // The largest message, and one that is larger.
+    let mut socket = connect(address, "/echo").unwrap();
+    let largest = Message::binary(vec![7; 16 << 20]);
+    socket.send(largest.clone()).unwrap();
+    assert_eq!(socket.read().unwrap(), largest);
+    let _ = socket.send(Message::binary(vec![7; (16 << 20) + 1]));
+    assert_eq!(end(socket).0, 1009);
+    // A close that is longer than a close may be.
+    let mut socket = connect(address, "/echo").unwrap();
+    socket.close(Some(CloseFrame { code: 1000.into(), reason: "a".repeat(124).into() })).unwrap();
+    assert_eq!(end(socket).0, 1002);
 }
 
 #[test]
