@@ -133,9 +133,9 @@ fn system(findings: &mut Findings) -> Result<()> {
     say!("System:");
     say!("  {}", getconf("GNU_LIBC_VERSION").unwrap_or_else(|| "no glibc".to_owned()));
     match getconf("GNU_LIBC_VERSION").as_deref().and_then(glibc) {
-        // The unwinder finds the frames of a replica through _dl_find_object. glibc has it since 2.35.
+        // Before that glibc has no _dl_find_object, so libgcc asks dl_iterate_phdr, and no second version of r_debug.
         Some(version) if version < (2, 35) => findings.add(format!(
-            "glibc {}.{} has no _dl_find_object: C++ exceptions in replicas need 2.35 or newer",
+            "glibc {}.{} is older than 2.35, the oldest that is tested: C++ exceptions take longer, and gdb does not see replicas",
             version.0, version.1
         )),
         Some(_) => {}
