@@ -32,7 +32,7 @@ fn is_host(text: &[u8]) -> bool {
     let (is_right, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let Some((address, port)) = rest.split_once(']') else { return false };
-            (address.parse::<Ipv6Addr>().is_ok(), port)
+            (address.parse::<Ipv6Addr>().is_ok() || is_future(address), port)
         }
         None => {
             let (name, port) = text.split_at(text.find(':').unwrap_or(text.len()));
@@ -41,6 +41,17 @@ fn is_host(text: &[u8]) -> bool {
     };
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
     is_right && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+}
+
+/// Whether it is an address of a later version than 6 (RFC 3986, 3.2.2, IPvFuture).
+fn is_future(address: &str) -> bool {
+    let parts = address.strip_prefix(['v', 'V']).and_then(|rest| rest.split_once('.'));
+    parts.is_some_and(|(version, address)| {
+        let is_version = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_of_address = |byte| byte == b':' || is_of_name(byte) && byte != b'%';
+        let are_there = !version.is_empty() && !address.is_empty();
+        are_there && is_version(version) && address.bytes().all(is_of_address)
+    })
 }
 
 /// Whether a registered name may have the byte (RFC 3986, 3.2.2).
@@ -54,14 +65,38 @@ mod tests {
 
     #[test]
     fn a_host_is_a_name_or_an_address_with_or_without_a_port() {
-        for right in
-            ["", "a", "a.example.:80", "my_host", "10.0.0.1:8000", "[::1]", "[::1]:80", "a:"]
-        {
+        for right in [
+            "",
+            "a",
+            "a.example.:80",
+            "my_host",
+            "10.0.0.1:8000",
+            "[::1]",
+            "[::1]:80",
+            "a:",
+            "[v1.foo]",
+            "[vF.a:b]:80",
+        ] {
             assert!(is_host(right.as_bytes()), "{right}");
         }
         for wrong in [
-            "a b", "a/b", "a@b", "a:b", "a:80:80", "::1", "[::1", "[a]", "[::1]80", "\u{e9}",
-            "a?b", "a#b",
+            "a b",
+            "a/b",
+            "a@b",
+            "a:b",
+            "a:80:80",
+            "::1",
+            "[::1",
+            "[a]",
+            "[::1]80",
+            "\u{e9}",
+            "a?b",
+            "a#b",
+            "[v1]",
+            "[v.a]",
+            "[vg.a]",
+            "[v1.]",
+            "[v1.a%20]",
         ] {
             assert!(!is_host(wrong.as_bytes()), "{wrong}");
         }

@@ -134,7 +134,7 @@ impl Service {
     ) -> (Reply, Option<LeftGuard>, bool) {
         let upgrade = asked.parts.extensions.remove::<OnUpgrade>();
         let (socket, mut connection) = websocket::pair();
-        let (exchange, reply) = Exchange::of_socket(socket);
+        let (exchange, mut reply) = Exchange::of_socket(socket);
         let left = LeftGuard(Arc::clone(&exchange));
         if !self.dispatch(&exchange, &asked, None).await {
             return (Reply::problem(StatusCode::SERVICE_UNAVAILABLE), None, true);
@@ -142,7 +142,7 @@ impl Service {
         let decision = tokio::select! {
             biased;
             decision = &mut connection.decision => decision,
-            Ok(reply) = reply => return (reply, Some(left), false),
+            Ok(reply) = &mut reply => return (reply, Some(left), false),
         };
         match (decision, upgrade) {
             (Ok(Decision::Accept(further)), Some(upgrade)) => {
@@ -152,7 +152,11 @@ impl Service {
                 let head = Head { status: StatusCode::SWITCHING_PROTOCOLS, headers };
                 (Reply { head, body: ResponseBody::whole(Bytes::new()) }, None, false)
             }
-            (Ok(Decision::Reject(status)), _) => (Reply::problem(status), None, false),
+            // An application that has ended may have responded just before.
+            (Ok(Decision::Reject(status)), _) => match reply.try_recv() {
+                Ok(reply) => (reply, Some(left), false),
+                Err(_) => (Reply::problem(status), None, false),
+            },
             _ => (Reply::problem(StatusCode::BAD_GATEWAY), None, true),
         }
     }
