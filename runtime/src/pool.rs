@@ -6,7 +6,6 @@ mod record;
 mod weak;
 
 pub use builder::Builder;
-use hydrozoa_loader::thread_number;
 pub use weak::WeakPool;
 
 use crate::dense;
@@ -18,6 +17,7 @@ use crate::streams::Streams;
 use crate::thread::Thread;
 use crate::{Error, Result};
 use arc_swap::ArcSwap;
+use hydrozoa_loader::thread_number;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::{Deref, DerefMut};
