@@ -9,6 +9,7 @@ of the client's end.
 import asyncio
 import contextvars
 import os
+from asyncio.base_events import _run_until_complete_cb
 
 _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT = {"type": "http.disconnect"}
@@ -239,6 +240,21 @@ async def beat():
     """Shows that the loop goes on."""
 
 
+async def _main():
+    """The task that looks to anyio as that of `asyncio.run`, as long as the loop lasts.
+
+    anyio (4, `find_root_task`) keeps its threads until such a task ends, which it knows by asyncio's own callback. Without one, each request has threads of
+    its own.
+    """
+    task = asyncio.current_task()
+    task.add_done_callback(_run_until_complete_cb)
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        # It would stop the loop, in which others may yet end.
+        task.remove_done_callback(_run_until_complete_cb)
+
+
 class Lifespan:
     """The application's start and end."""
 
@@ -251,6 +267,7 @@ class Lifespan:
 
     async def start(self):
         """Raises what the application's start has raised."""
+        self._main = contextvars.Context().run(asyncio.ensure_future, _main())
         if self._mode == "off":
             return
         self._events = asyncio.Queue()
