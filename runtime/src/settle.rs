@@ -96,6 +96,8 @@ struct Survey<'a> {
     record: MutexGuard<'a, Record>,
     spans: Spans,
     anonymous: Vec<Range<usize>>,
+    /// The pages that were used since the last time. There is nothing to learn from the first one: the interpreter has just begun.
+    used: Vec<Range<usize>>,
 }
 
 impl<'a> Survey<'a> {
@@ -117,15 +119,20 @@ impl<'a> Survey<'a> {
         let record = without_gil(|| inner.settling().record());
         let file = unlinked(directory).map_err(refused)?;
         let pagemap = Pagemap::open().map_err(Unsettled::pagemap).map_err(refused)?;
-        let (spans, anonymous) = {
+        let look = |spans: Spans| {
+            let anonymous = pagemap.anonymous(spans.all())?;
+            let used = if record.is_new() { Vec::new() } else { pagemap.used(spans.all())? };
+            Ok((spans, anonymous, used))
+        };
+        let (spans, anonymous, used) = {
             let _attached = inner.attach();
-            quietly(inner, |spans| pagemap.anonymous(spans.all()).map(|found| (spans, found)))
+            quietly(inner, look)
                 .and_then(|found| found.map_err(Unsettled::pagemap))
                 .map_err(|reason| refused(visited_or(inner, reason)))?
         };
         match spans.is_empty() {
             true => Err(refused(Unsettled::NoWindow)),
-            false => Ok(Self { begin, directory, file, pagemap, record, spans, anonymous }),
+            false => Ok(Self { begin, directory, file, pagemap, record, spans, anonymous, used }),
         }
     }
 
@@ -147,6 +154,7 @@ impl<'a> Survey<'a> {
         let (written, anonymous, memory) = outcome.map_err(refused)?;
         without_gil(|| leave_memory(&self.file))
             .map_err(|source| refused(Unsettled::io(self.directory, source)))?;
+        inner.settling().leave(self.used);
         inner.settling().count(written);
         Ok(Settled { written, anonymous, memory, elapsed: self.begin.elapsed() })
     }

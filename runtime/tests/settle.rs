@@ -173,6 +173,30 @@ fn the_end_of_a_settled_interpreter_does_not_wait_for_each_page() {
 }
 
 #[test]
+fn pages_that_were_used_before_are_read_at_once_when_somebody_comes_again() {
+    each_pool_alone(1, |pool| {
+        let interpreter = &pool.interpreters()[0];
+        let session = interpreter.session();
+        let program = Program::start(&session);
+        let waits = || {
+            let before = pages_waited_for();
+            (0..200).for_each(|seed| program.assert_works(seed * 487));
+            pages_waited_for() - before
+        };
+        // A copy of everything is written, and nobody knows yet what will be used.
+        settle(interpreter);
+        let first = waits();
+        // All of it again, since much has changed.
+        session.run("import kept; kept.array = bytearray(b'1') * 30_000_000", "more.py").unwrap();
+        let settled = settle(interpreter);
+        let second = waits();
+        println!("{first} waits for a page, then {second} ({settled:?})");
+        assert!(first > 200, "{first} waits: the disk was not asked");
+        assert!(second * 4 < first, "{first} waits for a page, then {second}");
+    });
+}
+
+#[test]
 fn values_of_the_host_in_cycles_are_dropped_at_the_end_of_a_settled_interpreter() {
     each_pool_alone(1, |pool| {
         let value = Arc::new(());

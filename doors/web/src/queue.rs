@@ -1,59 +1,75 @@
 //! The queue of requests that any free worker takes from.
+//!
+//! Of several that are free, the one that was busy last takes the next request: its code and data are still in the processor's caches, and
+//! the others' memory can rest.
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::thread::{self, Thread};
 
 /// Requests in order of arrival, up to a limit.
 pub(crate) struct Queue<T> {
-    state: Mutex<VecDeque<T>>,
-    added: Condvar,
+    state: Mutex<State<T>>,
     most: usize,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    /// The threads that wait, the one that was busy last at the end.
+    free: Vec<Thread>,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new(most: usize) -> Self {
-        Self { state: Mutex::default(), added: Condvar::new(), most }
+        let state = State { items: VecDeque::new(), free: Vec::new() };
+        Self { state: Mutex::new(state), most }
     }
 
     /// Adds a request, or gives it back if too many wait.
     pub(crate) fn add(&self, item: T) -> Result<(), T> {
         let mut state = self.state.lock();
-        if state.len() >= self.most {
+        if state.items.len() >= self.most {
             return Err(item);
         }
-        state.push_back(item);
+        state.items.push_back(item);
+        let next = state.free.pop();
         drop(state);
-        self.added.notify_one();
+        next.inspect(Thread::unpark);
         Ok(())
     }
 
     /// Waits for a request. `None` once `is_leaving` says so: then the others take what waits.
     pub(crate) fn take(&self, is_leaving: impl Fn() -> bool) -> Option<T> {
+        let own = thread::current().id();
         let mut state = self.state.lock();
         loop {
             if is_leaving() {
-                if !state.is_empty() {
-                    // It may have been woken for one.
-                    self.added.notify_one();
-                }
+                // It may have been woken for one.
+                let next = if state.items.is_empty() { None } else { state.free.pop() };
+                drop(state);
+                next.inspect(Thread::unpark);
                 return None;
             }
-            if let Some(item) = state.pop_front() {
+            if let Some(item) = state.items.pop_front() {
                 return Some(item);
             }
-            self.added.wait(&mut state);
+            state.free.push(thread::current());
+            drop(state);
+            thread::park();
+            state = self.state.lock();
+            // It may have woken by itself.
+            state.free.retain(|thread| thread.id() != own);
         }
     }
 
     /// Has all who wait ask again whether they are leaving.
     pub(crate) fn wake(&self) {
-        // Nobody is between the question and the wait.
-        drop(self.state.lock());
-        self.added.notify_all();
+        let free = std::mem::take(&mut self.state.lock().free);
+        free.iter().for_each(Thread::unpark);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().len()
+        self.state.lock().items.len()
     }
 }
 
@@ -61,6 +77,9 @@ impl<T> Queue<T> {
 mod tests {
     use super::Queue;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn a_worker_that_leaves_loses_no_request() {
@@ -69,13 +88,77 @@ mod tests {
         assert_eq!(queue.take(|| true), None);
         assert_eq!((queue.take(|| false), queue.take(|| false)), (Some(1), Some(2)));
         let leaves = AtomicBool::new(false);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             let waits = scope.spawn(|| queue.take(|| leaves.load(Ordering::SeqCst)));
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
             leaves.store(true, Ordering::SeqCst);
             queue.wake();
             assert_eq!(waits.join().unwrap(), None);
         });
         assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn the_worker_that_was_busy_last_takes_the_next_request() {
+        let queue = Queue::new(10);
+        let ends = AtomicBool::new(false);
+        let (sender, taken) = mpsc::channel();
+        thread::scope(|scope| {
+            for worker in 0..4 {
+                let (queue, ends, sender) = (&queue, &ends, sender.clone());
+                scope.spawn(move || {
+                    while let Some(item) = queue.take(|| ends.load(Ordering::SeqCst)) {
+                        sender.send((worker, item)).unwrap();
+                    }
+                });
+            }
+            let all_are_free = || {
+                while queue.state.lock().free.len() < 4 {
+                    thread::yield_now();
+                }
+            };
+            let workers: Vec<usize> = (0..50)
+                .map(|request| {
+                    all_are_free();
+                    queue.add(request).unwrap();
+                    let (worker, item) = taken.recv().unwrap();
+                    assert_eq!(item, request);
+                    worker
+                })
+                .collect();
+            assert!(workers.iter().all(|worker| *worker == workers[0]), "{workers:?}");
+            ends.store(true, Ordering::SeqCst);
+            queue.wake();
+        });
+    }
+
+    #[test]
+    fn each_request_is_taken_once_by_threads_that_come_and_go() {
+        const REQUESTS: usize = 20_000;
+        let queue = Queue::new(REQUESTS);
+        let leaves: Vec<AtomicBool> = (0..4).map(|_| AtomicBool::new(false)).collect();
+        let (sender, taken) = mpsc::channel();
+        thread::scope(|scope| {
+            for leaves in &leaves {
+                let (queue, sender) = (&queue, sender.clone());
+                scope.spawn(move || {
+                    while let Some(item) = queue.take(|| leaves.load(Ordering::SeqCst)) {
+                        sender.send(item).unwrap();
+                    }
+                });
+            }
+            for request in 0..REQUESTS {
+                queue.add(request).unwrap();
+                if request % (REQUESTS / 4) == REQUESTS / 5 && request < REQUESTS / 2 {
+                    leaves[request / (REQUESTS / 4)].store(true, Ordering::SeqCst);
+                    queue.wake();
+                }
+            }
+            let mut all: Vec<usize> = (0..REQUESTS).map(|_| taken.recv().unwrap()).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..REQUESTS));
+            leaves.iter().for_each(|leaves| leaves.store(true, Ordering::SeqCst));
+            queue.wake();
+        });
     }
 }

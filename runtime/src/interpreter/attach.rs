@@ -120,6 +120,7 @@ impl Inner {
         // An unmarked thread may have taken the GIL by itself (`PyGILState_Ensure`). A thread that keeps others
         // outside waits for that GIL.
         let visitor = self.visitors.enter(|| self.is_attached());
+        self.settling.prefetch();
         self.enter(outside, visitor)
     }
 

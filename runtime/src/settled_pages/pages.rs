@@ -28,6 +28,19 @@ impl Pagemap {
 
     /// The runs of anonymous pages in `spans`, in memory or swapped out.
     pub(crate) fn anonymous(&self, spans: &[Range<usize>]) -> io::Result<Vec<Range<usize>>> {
+        self.runs(spans, is_anonymous)
+    }
+
+    /// The runs of pages in `spans` that the process has used since they were mapped.
+    pub(crate) fn used(&self, spans: &[Range<usize>]) -> io::Result<Vec<Range<usize>>> {
+        self.runs(spans, is_used)
+    }
+
+    fn runs(
+        &self,
+        spans: &[Range<usize>],
+        has: impl Fn(u64) -> bool,
+    ) -> io::Result<Vec<Range<usize>>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         let mut entries = [0; 4096 * ENTRY];
         for span in spans {
@@ -37,7 +50,7 @@ impl Pagemap {
                 self.0.read_exact_at(&mut entries[..length], (page * ENTRY) as u64)?;
                 let (read, _) = entries[..length].as_chunks::<ENTRY>();
                 for entry in read {
-                    if is_anonymous(u64::from_ne_bytes(*entry)) {
+                    if has(u64::from_ne_bytes(*entry)) {
                         add(&mut runs, page * PAGE);
                     }
                     page += 1;
@@ -61,10 +74,14 @@ fn add(runs: &mut Vec<Range<usize>>, page: usize) {
     }
 }
 
-/// Whether a page is swapped out (bit 62) or in memory (bit 63), and no file's (bit 61):
-/// Documentation/admin-guide/mm/pagemap.rst of the kernel.
+/// Whether a page is swapped out (bit 62) or in memory (bit 63): Documentation/admin-guide/mm/pagemap.rst of the kernel.
+fn is_used(entry: u64) -> bool {
+    entry & (1 << 62 | 1 << 63) != 0
+}
+
+/// Whether it is used, and no file's (bit 61).
 fn is_anonymous(entry: u64) -> bool {
-    entry & (1 << 62 | 1 << 63) != 0 && entry & 1 << 61 == 0
+    is_used(entry) && entry & 1 << 61 == 0
 }
 
 /// The bytes of ranges.

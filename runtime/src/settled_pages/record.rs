@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use hydrozoa_loader::LeafLock;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most runs of pages that one call exchanges, about. Each is up to two mappings more. A process may have 65,530
@@ -36,6 +36,17 @@ pub(crate) struct Settling {
     shared: Arc<LeafLock<Vec<Range<usize>>>>,
     record: Mutex<Record>,
     so_far: LeafLock<Settlings>,
+    working_set: WorkingSet,
+}
+
+/// The pages that an interpreter has used between two times that it was settled.
+///
+/// It will use them again, and would wait for each one alone. So the first thread that enters has all of them read at once.
+#[derive(Debug, Default)]
+struct WorkingSet {
+    pages: LeafLock<Vec<Range<usize>>>,
+    /// Whether they have left memory, and nobody has entered since.
+    has_left: AtomicBool,
 }
 
 /// How an interpreter was settled so far ([`Interpreter::settlings`](crate::Interpreter::settlings)).
@@ -84,6 +95,7 @@ impl Settling {
             shared: Arc::default(),
             record: Mutex::default(),
             so_far: LeafLock::default(),
+            working_set: WorkingSet::default(),
         }
     }
 
@@ -146,6 +158,31 @@ impl Settling {
         self.shared.with(|all| all.clone())
     }
 
+    /// Notes that the pages have left memory that were used before, where that is known.
+    pub(crate) fn leave(&self, used: Vec<Range<usize>>) {
+        if used.is_empty() {
+            return;
+        }
+        drop(self.working_set.pages.with(|pages| std::mem::replace(pages, used)));
+        self.working_set.has_left.store(true, Ordering::Release);
+    }
+
+    /// Has them read again, in the background, if they have left: a thread is about to enter.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        if self.working_set.has_left.load(Ordering::Relaxed) {
+            self.read_working_set();
+        }
+    }
+
+    #[cold]
+    fn read_working_set(&self) {
+        if self.working_set.has_left.swap(false, Ordering::Acquire) {
+            let pages = self.working_set.pages.with(std::mem::take);
+            pages.iter().for_each(comes_back_at_once);
+        }
+    }
+
     /// Has what lies in files read again: the interpreter is about to use nearly all of it.
     pub(crate) fn recall(&self) {
         self.record().mapped.iter().for_each(comes_back_at_once);
@@ -178,7 +215,8 @@ pub(crate) enum Extent {
 }
 
 impl Record {
-    fn is_new(&self) -> bool {
+    /// Whether the interpreter was never settled.
+    pub(crate) fn is_new(&self) -> bool {
         self.mapped.is_empty()
     }
 
