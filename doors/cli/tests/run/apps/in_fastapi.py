@@ -1,5 +1,6 @@
 """An application of FastAPI, which is one of Starlette."""
 
+import threading
 from contextlib import asynccontextmanager
 
 from fastapi import BackgroundTasks, FastAPI, Request, UploadFile, WebSocket
@@ -39,9 +40,13 @@ async def file():
     return FileResponse(__file__)
 
 
+calls = threading.local()
+
+
 @app.get("/thread")
 def thread():
-    return "from a thread"
+    calls.count = getattr(calls, "count", 0) + 1
+    return f"call {calls.count} on {threading.current_thread().name}"
 
 
 @app.get("/raise")
