@@ -26,7 +26,8 @@ impl Interpreter {
     ///
     /// The memory keeps its bytes and its addresses. From then on the file backs its pages, and they leave memory. A page that is
     /// used is read again, alone: the first call takes longer, by one disk read for each page that it uses (some 450 with
-    /// torch). Pages read this way are page cache, which the kernel may drop when memory is short. Pages that are written become
+    /// torch). When the interpreter is settled again, it is known which pages are used. They are read at once, in the background, when a
+    /// thread enters the next time. Pages read this way are page cache, which the kernel may drop when memory is short. Pages that are written become
     /// anonymous memory again, automatically. Call this when the interpreter has imported its modules and done its work once, and
     /// again when [`Settled::anonymous`] is large enough to be worth it. A further call writes the pages that have become
     /// anonymous since, and now and then everything. It waits until the file is on the disk.

@@ -9,11 +9,12 @@ use std::thread::{self, Thread};
 
 /// Requests in order of arrival, up to a limit.
 pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
+    waiting: Mutex<Waiting<T>>,
     most: usize,
 }
 
-struct State<T> {
+/// Requests and threads. Only one of both waits for long.
+struct Waiting<T> {
     items: VecDeque<T>,
     /// The threads that wait, the one that was busy last at the end.
     free: Vec<Thread>,
@@ -21,19 +22,19 @@ struct State<T> {
 
 impl<T> Queue<T> {
     pub(crate) fn new(most: usize) -> Self {
-        let state = State { items: VecDeque::new(), free: Vec::new() };
-        Self { state: Mutex::new(state), most }
+        let waiting = Waiting { items: VecDeque::new(), free: Vec::new() };
+        Self { waiting: Mutex::new(waiting), most }
     }
 
     /// Adds a request, or gives it back if too many wait.
     pub(crate) fn add(&self, item: T) -> Result<(), T> {
-        let mut state = self.state.lock();
-        if state.items.len() >= self.most {
+        let mut waiting = self.waiting.lock();
+        if waiting.items.len() >= self.most {
             return Err(item);
         }
-        state.items.push_back(item);
-        let next = state.free.pop();
-        drop(state);
+        waiting.items.push_back(item);
+        let next = waiting.free.pop();
+        drop(waiting);
         next.inspect(Thread::unpark);
         Ok(())
     }
@@ -41,35 +42,35 @@ impl<T> Queue<T> {
     /// Waits for a request. `None` once `is_leaving` says so: then the others take what waits.
     pub(crate) fn take(&self, is_leaving: impl Fn() -> bool) -> Option<T> {
         let own = thread::current().id();
-        let mut state = self.state.lock();
+        let mut waiting = self.waiting.lock();
         loop {
             if is_leaving() {
                 // It may have been woken for one.
-                let next = if state.items.is_empty() { None } else { state.free.pop() };
-                drop(state);
+                let next = if waiting.items.is_empty() { None } else { waiting.free.pop() };
+                drop(waiting);
                 next.inspect(Thread::unpark);
                 return None;
             }
-            if let Some(item) = state.items.pop_front() {
+            if let Some(item) = waiting.items.pop_front() {
                 return Some(item);
             }
-            state.free.push(thread::current());
-            drop(state);
+            waiting.free.push(thread::current());
+            drop(waiting);
             thread::park();
-            state = self.state.lock();
+            waiting = self.waiting.lock();
             // It may have woken by itself.
-            state.free.retain(|thread| thread.id() != own);
+            waiting.free.retain(|thread| thread.id() != own);
         }
     }
 
     /// Has all who wait ask again whether they are leaving.
     pub(crate) fn wake(&self) {
-        let free = std::mem::take(&mut self.state.lock().free);
+        let free = std::mem::take(&mut self.waiting.lock().free);
         free.iter().for_each(Thread::unpark);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().items.len()
+        self.waiting.lock().items.len()
     }
 }
 
@@ -113,7 +114,7 @@ mod tests {
                 });
             }
             let all_are_free = || {
-                while queue.state.lock().free.len() < 4 {
+                while queue.waiting.lock().free.len() < 4 {
                     thread::yield_now();
                 }
             };
