@@ -143,6 +143,11 @@ fn copy_all(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+fn cargo_home() -> Option<PathBuf> {
+    let own = || Some(PathBuf::from(env::var_os("HOME")?).join(".cargo"));
+    env::var_os("CARGO_HOME").map(PathBuf::from).or_else(own)
+}
+
 /// Builds the payload for Python 3.`minor` and returns its path.
 fn build(sources: &Path, target_dir: &Path, minor: u8) -> PathBuf {
     let host = env::var("HOST").expect("set by cargo");
@@ -180,6 +185,13 @@ fn build(sources: &Path, target_dir: &Path, minor: u8) -> PathBuf {
         "PYO3_NO_PYTHON",
     ] {
         cargo.env_remove(variable);
+    }
+    // The image is the same wherever cargo's home is.
+    if let Some(home) = cargo_home() {
+        cargo.env(
+            "CARGO_ENCODED_RUSTFLAGS",
+            format!("--remap-path-prefix={}=cargo", home.display()),
+        );
     }
     let mut library = target_dir.to_owned();
     if host != target {

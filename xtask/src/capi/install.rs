@@ -37,29 +37,42 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Some(folder) => folder.join(prefix.strip_prefix("/").unwrap_or(&prefix)),
         None => prefix.clone(),
     };
-    let (include, lib) = (root.join("include"), root.join("lib"));
-    fs::create_dir_all(&include).with_context(|| format!("making {}", include.display()))?;
-    fs::create_dir_all(lib.join("pkgconfig"))?;
-
     let built = match &arguments.built {
         Some(folder) => folder.clone(),
         None => build(arguments.dev)?,
     };
+    let (shared, archive) = (&*built.join("libhydrozoa.so"), &*built.join("libhydrozoa.a"));
+    let prefix = prefix.to_str().context("pkg-config takes paths of UTF-8")?;
+    let description = put_all(&Libraries { shared, archive }, &root, prefix)?;
+    println!("{} describes the installation", description.display());
+    Ok(())
+}
+
+/// The built libraries.
+pub struct Libraries<'a> {
+    pub shared: &'a Path,
+    pub archive: &'a Path,
+}
+
+/// Puts libraries, headers and the file of pkg-config into a folder, which programs will know as `prefix`. Returns the path of that file.
+pub fn put_all(libraries: &Libraries<'_>, root: &Path, prefix: &str) -> Result<PathBuf> {
+    let (include, lib) = (root.join("include"), root.join("lib"));
+    fs::create_dir_all(&include).with_context(|| format!("making {}", include.display()))?;
+    fs::create_dir_all(lib.join("pkgconfig"))?;
     let version = env!("CARGO_PKG_VERSION");
     let versioned = format!("libhydrozoa.so.{version}");
-    put(&built.join("libhydrozoa.so"), &lib.join(&versioned))?;
+    put(libraries.shared, &lib.join(&versioned))?;
     link(&versioned, &lib.join(SONAME))?;
     link(SONAME, &lib.join("libhydrozoa.so"))?;
-    put(&built.join("libhydrozoa.a"), &lib.join("libhydrozoa.a"))?;
+    put(libraries.archive, &lib.join("libhydrozoa.a"))?;
 
     let headers = workspace::root().join("doors/c/include");
     for name in ["hydrozoa.h", "hydrozoa_values.h", "hydrozoa_dlpack.h", "hydrozoa.hpp"] {
         put(&headers.join(name), &include.join(name))?;
     }
     let description = lib.join("pkgconfig/hydrozoa.pc");
-    fs::write(&description, pkg_config(&prefix, version)?)?;
-    println!("{} describes the installation", description.display());
-    Ok(())
+    fs::write(&description, pkg_config(prefix, version)?)?;
+    Ok(description)
 }
 
 /// Builds the libraries and returns their folder.
@@ -97,8 +110,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// The text of hydrozoa.pc.
-fn pkg_config(prefix: &Path, version: &str) -> Result<String> {
-    let prefix = prefix.to_str().context("pkg-config takes paths of UTF-8")?;
+fn pkg_config(prefix: &str, version: &str) -> Result<String> {
     if prefix.contains(char::is_whitespace) {
         bail!("{prefix:?} has a blank, which pkg-config would take for the end of the path");
     }
@@ -112,13 +124,12 @@ fn pkg_config(prefix: &Path, version: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::pkg_config;
-    use std::path::Path;
 
     #[test]
     fn a_prefix_that_pkg_config_cannot_name_is_refused() {
-        let text = pkg_config(Path::new("/opt/hydrozoa"), "1.2.3").unwrap();
+        let text = pkg_config("/opt/hydrozoa", "1.2.3").unwrap();
         assert!(text.starts_with("prefix=/opt/hydrozoa\n") && text.contains("\nVersion: 1.2.3\n"));
-        let error = pkg_config(Path::new("/opt/a b"), "1.2.3").unwrap_err().to_string();
+        let error = pkg_config("/opt/a b", "1.2.3").unwrap_err().to_string();
         assert!(error.contains("has a blank"), "{error}");
     }
 }

@@ -54,6 +54,17 @@ pub fn run() -> Result<Count> {
     Ok(Count { passed: packages.len() + 4, failed: 0 })
 }
 
+/// Packs the crates in a folder, without a look at what they are, and returns the archives.
+pub fn archives(folder: &Path) -> Result<Vec<PathBuf>> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).context("removing earlier packages")?;
+    }
+    let packages = published()?;
+    pack(folder, &packages)?;
+    let archive = |package: &String| folder.join("package").join(format!("{package}.crate"));
+    Ok(packages.iter().map(archive).collect())
+}
+
 /// Has cargo pack the crates in the folder `target`.
 fn pack(target: &Path, packages: &[String]) -> Result<()> {
     let home_folder = target.join("home");

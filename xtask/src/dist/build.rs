@@ -1,0 +1,199 @@
+//! The compiled parts of a release, for all machines with glibc 2.28 or newer.
+//!
+//! zig is the linker and the C compiler. It brings stubs of glibc's libraries of each version, so a symbol that is newer cannot be linked, and
+//! a symbol with several versions gets the one of that time. Both tools come from PyPI.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cache::CacheFolder;
+use crate::debian::succeeds;
+use crate::triton::LIBRARY;
+use crate::venv::Venv;
+use crate::{python, workspace};
+
+/// The tools that compile for an older glibc.
+const TOOLS: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1"];
+
+/// The machine.
+pub const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The newest version of a symbol of glibc.
+const GLIBC: (u32, u32) = (2, 28);
+
+/// Versions of Python with a payload.
+const PAYLOADS: usize = 6;
+
+/// The libraries and programs, without debug information.
+pub struct Built {
+    folder: PathBuf,
+}
+
+impl Built {
+    /// Compiles them.
+    ///
+    /// # Errors
+    ///
+    /// The tools cannot be installed, or cargo fails.
+    pub fn new(since: u64) -> Result<Self> {
+        let folder = workspace::target()?.join("dist");
+        let entry = CacheFolder::open("dist-tools")?;
+        let tools = Venv::open(&python::find(None)?, entry.folder(), true)?;
+        if let Err(reason) = tools.install(&TOOLS)? {
+            bail!("the tools that compile for an older glibc cannot be installed: {reason}");
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(tools.root().join("bin")).chain(std::env::split_paths(&path));
+        let glibc = format!("{TARGET}.{}.{}", GLIBC.0, GLIBC.1);
+        let mut cargo = workspace::cargo();
+        cargo.args(["zigbuild", "--release", "--locked", "--target", &glibc]);
+        for package in ["hydrozoa-cli", "hydrozoa-capi", "hydrozoa-triton"] {
+            cargo.args(["--package", package]);
+        }
+        cargo.arg("--target-dir").arg(&folder);
+        cargo.env("PATH", std::env::join_paths(folders)?);
+        cargo.env("HYDROZOA_PAYLOAD_TARGET", folder.join("payload"));
+        cargo.env("CARGO_INCREMENTAL", "0").env("SOURCE_DATE_EPOCH", since.to_string());
+        cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped()?);
+        println!("compiling for glibc {}.{} (10 CPU minutes)", GLIBC.0, GLIBC.1);
+        succeeds(&mut cargo)?;
+        let built = Self { folder };
+        built.strip()?;
+        Ok(built)
+    }
+
+    /// The folder of everything that is made on the way.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What cargo has built.
+    fn compiled(&self) -> PathBuf {
+        self.folder.join(TARGET).join("release")
+    }
+
+    fn stripped(&self, name: &str) -> PathBuf {
+        self.folder.join("stripped").join(name)
+    }
+
+    pub fn command(&self) -> PathBuf {
+        self.stripped("hydrozoa")
+    }
+
+    pub fn library(&self) -> PathBuf {
+        self.stripped("libhydrozoa.so")
+    }
+
+    pub fn static_library(&self) -> PathBuf {
+        self.stripped("libhydrozoa.a")
+    }
+
+    pub fn backend(&self) -> PathBuf {
+        self.stripped(LIBRARY)
+    }
+
+    /// Symbols stay: they name functions in reports of crashes.
+    fn strip(&self) -> Result<()> {
+        fs::create_dir_all(self.folder.join("stripped"))?;
+        for name in ["hydrozoa", "libhydrozoa.so", "libhydrozoa.a", LIBRARY] {
+            let (from, to) = (self.compiled().join(name), self.stripped(name));
+            let mut strip = Command::new("strip");
+            strip.args(["--strip-debug", "--enable-deterministic-archives", "-o"]);
+            succeeds(strip.arg(&to).arg(&from))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that nothing of a newer glibc is wanted, by the payloads inside of the command either.
+    ///
+    /// # Errors
+    ///
+    /// The names of symbols that are too new.
+    pub fn check_symbols(&self) -> Result<()> {
+        let pattern =
+            self.folder.join("payload/*").join(TARGET).join("release/examples/libpayload.so");
+        let payloads = glob::glob(&pattern.to_string_lossy())?.collect::<Result<Vec<_>, _>>()?;
+        ensure!(payloads.len() == PAYLOADS, "{} payloads, not {PAYLOADS}", payloads.len());
+        for file in payloads.into_iter().chain([self.command(), self.library(), self.backend()]) {
+            let output = Command::new("objdump").arg("-T").arg(&file).output();
+            let output = output.context("starting objdump")?;
+            ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let text = String::from_utf8(output.stdout)?;
+            let (versions, newer) = versions(&text);
+            ensure!(versions > 0, "{} wants nothing of glibc", file.display());
+            ensure!(
+                newer.is_empty(),
+                "{} wants symbols that are newer than glibc {}.{}:\n{}",
+                file.display(),
+                GLIBC.0,
+                GLIBC.1,
+                newer.join("\n")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// How many lines of `objdump -T` name a version of glibc, and those whose version is too new.
+fn versions(text: &str) -> (usize, Vec<&str>) {
+    let mut count = 0;
+    let mut newer = Vec::new();
+    for line in text.lines() {
+        let Some((_, rest)) = line.split_once("GLIBC_") else { continue };
+        let version: Vec<u32> = rest
+            .split(|one: char| !one.is_ascii_digit() && one != '.')
+            .next()
+            .unwrap_or("")
+            .split('.')
+            .map_while(|part| part.parse().ok())
+            .collect();
+        count += 1;
+        // GLIBC_PRIVATE has no number, and is of one release alone.
+        let is_old = matches!(version[..], [major, minor, ..] if (major, minor) <= GLIBC);
+        if !is_old {
+            newer.push(line);
+        }
+    }
+    (count, newer)
+}
+
+/// The flags with which no path of this machine is in the files.
+fn remapped() -> Result<OsString> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let home = home.context("neither CARGO_HOME nor HOME is set")?;
+    let mut flags = OsString::new();
+    for (from, to) in [(&*home, "cargo"), (workspace::root(), "hydrozoa")] {
+        if !flags.is_empty() {
+            flags.push("\u{1f}");
+        }
+        flags.push("--remap-path-prefix=");
+        flags.push(from);
+        flags.push(format!("={to}"));
+    }
+    Ok(flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::versions;
+
+    #[test]
+    fn symbols_that_are_too_new_are_named() {
+        let text = "\
+0000000000000000      DF *UND*\t0000000000000000 (GLIBC_2.2.5) free
+0000000000000000      DF *UND*\t0000000000000000 (GLIBC_2.34) pthread_create
+0000000000000000  w   DF *UND*\t0000000000000000 (GLIBC_2.28) statx
+0000000000000000      DO *UND*\t0000000000000000 (GLIBC_PRIVATE) _rtld_global
+0000000000000000      DF *UND*\t0000000000000000 (GCC_3.0) _Unwind_Resume
+";
+        let (count, newer) = versions(text);
+        assert_eq!(count, 4);
+        assert_eq!(newer.len(), 2);
+        assert!(newer[0].ends_with("pthread_create") && newer[1].ends_with("_rtld_global"));
+    }
+}

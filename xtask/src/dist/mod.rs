@@ -1,0 +1,150 @@
+//! `cargo xtask dist`: the files of a release, from a clean checkout. The same sources make the same bytes.
+//!
+//! | file | is |
+//! |---|---|
+//! | `build` | the compiled libraries and programs, for glibc 2.28 and newer |
+//! | `archive` | the command, the libraries, the headers and the backend of Triton, in one archive |
+//! | `bill` | what is inside: a bill of materials (CycloneDX) |
+//! | `trial` | each file installed in an empty Debian, as a user installs it |
+
+mod archive;
+mod bill;
+mod build;
+mod trial;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use self::build::Built;
+use crate::{package, python, wheel, workspace};
+
+/// Options of `cargo xtask dist`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The folder that gets the files, and loses what it has; without it `dist` in cargo's target folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Install each file in an empty Debian 11 and 12, and run the README's first examples there (as root)
+    #[arg(long)]
+    test: bool,
+    /// Build nothing: test the files of an earlier run
+    #[arg(long, requires = "test")]
+    built: bool,
+}
+
+/// A megabyte, as indexes of wheels count.
+const MEGABYTE: u64 = 1_000_000;
+
+/// The most bytes of a wheel.
+const MOST: u64 = 30 * MEGABYTE;
+
+/// The release that is made.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Makes the files of a release.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let out = match &arguments.out {
+        Some(folder) => std::path::absolute(folder)?,
+        None => workspace::target()?.join("dist/files"),
+    };
+    if !arguments.built {
+        make(&out)?;
+    }
+    if arguments.test {
+        trial::run(&out)?;
+    }
+    Ok(())
+}
+
+fn make(out: &Path) -> Result<()> {
+    let since = epoch()?;
+    let built = Built::new(since)?;
+    built.check_symbols()?;
+    if out.exists() {
+        fs::remove_dir_all(out).with_context(|| format!("emptying {}", out.display()))?;
+    }
+    fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    println!("the wheel");
+    let files = wheel::Files { library: &built.library(), command: &built.command() };
+    let wheel = wheel::pack(&python::find(None)?, &files, out, Some(since))?;
+    let size = fs::metadata(&wheel)?.len();
+    ensure!(size < MOST, "{} has {size} bytes, more than {MOST}", wheel.display());
+    println!("the archive");
+    archive::make(&built, out, since)?;
+    println!("the crates");
+    for archive in package::archives(&built.folder().join("crates"))? {
+        let name = archive.file_name().context("an archive has a name")?;
+        fs::copy(&archive, out.join(name)).context("copying a crate")?;
+    }
+    bill::write(&out.join(format!("hydrozoa-{VERSION}.cdx.json")))?;
+    fs::write(out.join(format!("hydrozoa-{VERSION}-changes.md")), changes()?)?;
+    sums(out)?;
+    for entry in sorted(out)? {
+        println!("{:>12} {}", fs::metadata(&entry)?.len(), entry.display());
+    }
+    Ok(())
+}
+
+/// The time of all files: that of the commit, in seconds since 1970 (reproducible-builds.org, SOURCE_DATE_EPOCH).
+fn epoch() -> Result<u64> {
+    if let Some(given) = std::env::var_os("SOURCE_DATE_EPOCH") {
+        return given.to_string_lossy().parse().context("SOURCE_DATE_EPOCH is a number of seconds");
+    }
+    let git = Command::new("git")
+        .args(["log", "-1", "--format=%ct"])
+        .current_dir(workspace::root())
+        .output();
+    let output = git.context("starting git")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout)?.trim().parse().context("git gives the time of the commit")
+}
+
+/// The part of the changelog about this release, or about the next one if this one is not there yet.
+fn changes() -> Result<String> {
+    let log = fs::read_to_string(workspace::root().join("CHANGELOG.md"))?;
+    part(&log, VERSION).or_else(|| part(&log, "Unreleased")).context("the changelog has no release")
+}
+
+fn part(log: &str, version: &str) -> Option<String> {
+    let (_, rest) = log.split_once(&format!("\n## [{version}]"))?;
+    let (_, body) = rest.split_once('\n')?;
+    let body = body.split("\n## [").next().unwrap_or(body);
+    Some(format!("# Hydrozoa {VERSION}\n\n{}\n", body.trim()))
+}
+
+/// The digests of all files, as sha256sum(1) checks them.
+fn sums(out: &Path) -> Result<()> {
+    let names = sorted(out)?;
+    let names = names.iter().filter_map(|path| path.file_name());
+    let output = Command::new("sha256sum").args(names).current_dir(out).output();
+    let output = output.context("starting sha256sum")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::write(out.join("SHA256SUMS"), output.stdout).context("writing the digests")
+}
+
+/// The files of a folder.
+fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.collect::<std::io::Result<Vec<_>>>()?;
+    let mut paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VERSION, part};
+
+    #[test]
+    fn the_changes_are_those_of_the_release() {
+        let log = "# Changelog\n\n## [Unreleased]\n\nnew\n\n## [0.0.1] - 2020-01-01\n\n### Fixed\n\nold\n";
+        assert_eq!(
+            part(log, "0.0.1").unwrap(),
+            format!("# Hydrozoa {VERSION}\n\n### Fixed\n\nold\n")
+        );
+        assert_eq!(part(log, "Unreleased").unwrap(), format!("# Hydrozoa {VERSION}\n\nnew\n"));
+        assert_eq!(part(log, "0.0.2"), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! Each file of a release in an empty Debian without Rust and without the checkout, as a user installs it.
+//!
+//! The Debians are 12, with its own CPython, and 11: that has glibc 2.31 and no CPython that Hydrozoa knows, so one is built there from the sources
+//! that Debian 12 has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{archive, sorted};
+use crate::cache::{self, CacheFolder};
+use crate::debian::{self, Root, succeeds};
+use crate::workspace;
+
+/// A Debian, and the Python there.
+struct System {
+    release: &'static str,
+    packages: &'static str,
+    python: &'static str,
+    /// The command that makes that Python of the sources in /root/python.
+    makes_python: Option<&'static str>,
+}
+
+const SYSTEMS: [System; 2] = [
+    System {
+        release: "bookworm",
+        packages: "ca-certificates,g++,libpython3.11,pkg-config,python3,python3-venv",
+        python: "/usr/bin/python3",
+        makes_python: None,
+    },
+    System {
+        release: "bullseye",
+        packages: "ca-certificates,g++,libbz2-dev,libffi-dev,liblzma-dev,libsqlite3-dev,libssl-dev,make,pkg-config,zlib1g-dev",
+        python: "/opt/python/bin/python3",
+        makes_python: Some(
+            "cd /root/python && ./configure --quiet --enable-shared --prefix=/opt/python LDFLAGS=-Wl,-rpath,/opt/python/lib && make -s -j2 && make -s install && rm -rf /root/python",
+        ),
+    },
+];
+
+/// The sources of Python in Debian 12.
+const SOURCES: (&str, &str) = ("bookworm", "python3.11");
+
+/// Where the files of the release are.
+const FILES: &str = "/opt/files";
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+
+/// Packages of PyPI that the copies import.
+const PACKAGES: &str = "numpy pandas contourpy flask";
+
+/// Run in three copies at once. `contourpy` throws exceptions of C++, on a thread too.
+const COPIES: &str = "
+import os, threading
+import contourpy, numpy, pandas
+
+def throws():
+    generator = contourpy.contour_generator(z=numpy.arange(9.0).reshape(3, 3), name='serial')
+    caught = 0
+    for _ in range(1000):
+        try:
+            generator.filled(2.0, 1.0)
+        except ValueError:
+            caught += 1
+    return caught
+
+counts = []
+threads = [threading.Thread(target=lambda: counts.append(throws())) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert counts == [1000] * 3, counts
+assert (numpy.ones((300, 300)) @ numpy.ones((300, 300))).sum() == 300 ** 3
+frame = pandas.DataFrame({'kind': list('abcabc'), 'count': range(6)})
+assert frame.groupby('kind')['count'].sum().to_dict() == {'a': 3, 'b': 5, 'c': 7}
+print('copy', os.environ['HYDROZOA_COPY'], 'is right')
+";
+
+/// Served by `hydrozoa run`.
+const SHOP: &str = "
+from flask import Flask
+app = Flask(__name__)
+
+@app.get('/')
+def index():
+    return 'open'
+";
+
+/// Asks the server until it answers, and ends it.
+const ASK: &str = "
+import subprocess, sys, time, urllib.request
+server = subprocess.Popen(sys.argv[1:])
+for _ in range(300):
+    try:
+        assert urllib.request.urlopen('http://127.0.0.1:8000/', timeout=10).read() == b'open'
+        break
+    except OSError:
+        time.sleep(0.1)
+else:
+    raise SystemExit('the server does not answer')
+server.terminate()
+assert server.wait(60) == 0
+";
+
+/// Installs and tries the files in a folder.
+///
+/// # Errors
+///
+/// A step fails. The root stays then.
+pub fn run(files: &Path) -> Result<()> {
+    debian::is_possible()?;
+    check_sums(files)?;
+    for system in &SYSTEMS {
+        println!("\nDebian {}", system.release);
+        let entry = made(system)?;
+        let root = cache::root()?.join(format!("dist-root-{}", system.release));
+        let certificates = PathBuf::from("/etc/ssl");
+        let mounted =
+            vec![(files.to_owned(), FILES.to_owned()), (certificates, "/etc/ssl".to_owned())];
+        let root = Root::new(root, mounted);
+        root.fill(entry.folder())?;
+        for (name, text) in [("copies.py", COPIES), ("shop.py", SHOP), ("ask.py", ASK)] {
+            write(&root, name, text)?;
+        }
+        write(&root, "readme.py", &sample("README.md", "python")?)?;
+        write(&root, "first.c", &sample("docs/c.md", "c")?)?;
+        let release = Release { root: &root, python: system.python };
+        release.wheel(files).context("the wheel")?;
+        release.archive().context("the archive")?;
+        root.remove()?;
+    }
+    Ok(())
+}
+
+/// A release in a root.
+struct Release<'a> {
+    root: &'a Root,
+    python: &'a str,
+}
+
+impl Release<'_> {
+    fn step(&self, line: &str) -> Result<()> {
+        println!("$ {line}");
+        self.root.run(PATH, &format!("cd ~ && {line}")).with_context(|| line.to_owned())
+    }
+
+    /// `pip install`, the README's program, and the command that the wheel has.
+    fn wheel(&self, files: &Path) -> Result<()> {
+        let wheel = sorted(files)?
+            .into_iter()
+            .find(|path| path.extension().is_some_and(|kind| kind == "whl"));
+        let wheel = wheel.context("the release has no wheel")?;
+        let wheel = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.step(&format!("{} -m venv venv", self.python))?;
+        self.step(&format!("venv/bin/pip install --quiet {FILES}/{wheel} {PACKAGES}"))?;
+        self.step("venv/bin/python readme.py")?;
+        self.step("venv/bin/hydrozoa doctor")?;
+        self.step("venv/bin/hydrozoa python --venv venv --copies 3 --in all copies.py")
+    }
+
+    /// The archive in `/usr/local`, a program of C, and a server.
+    fn archive(&self) -> Result<()> {
+        let name = archive::name();
+        self.step(&format!("tar -xzf {FILES}/{name}.tar.gz -C /usr/local --strip-components=1"))?;
+        self.step("ldconfig")?;
+        self.step("gcc first.c $(pkg-config --cflags --libs hydrozoa) -o first && test \"$(./first)\" = 1.414214")?;
+        self.step("hydrozoa python --venv venv --copies 3 --in all copies.py")?;
+        self.step("test -f /usr/local/backends/hydrozoa/libtriton_hydrozoa.so")?;
+        self.step(&format!("{} ask.py hydrozoa run shop:app --venv venv", self.python))
+    }
+}
+
+/// The system, with its Python.
+fn made(system: &System) -> Result<CacheFolder> {
+    let entry = CacheFolder::open(&format!("dist-{}", system.release))?;
+    entry.complete(|folder| {
+        debian::make(folder, system.release, system.packages)?;
+        let Some(line) = system.makes_python else { return Ok(()) };
+        println!("building a CPython there (5 CPU minutes)");
+        sources(&folder.join("root/python"))?;
+        Root::new(folder.to_owned(), Vec::new())
+            .run(PATH, &format!("({line}) >/root/python.log 2>&1"))
+    })?;
+    Ok(entry)
+}
+
+/// Fetches the sources of Python by this machine's apt, and unpacks them in a folder.
+fn sources(folder: &Path) -> Result<()> {
+    let scratch = tempfile::tempdir()?;
+    let list = scratch.path().join("list");
+    let (release, package) = SOURCES;
+    fs::write(&list, format!("deb-src http://deb.debian.org/debian {release} main\n"))?;
+    let lists = scratch.path().join("lists");
+    fs::create_dir(&lists)?;
+    let apt = |words: &[&str]| {
+        let mut apt = Command::new("apt-get");
+        apt.arg("-qq").arg("-o").arg(format!("Dir::Etc::SourceList={}", list.display()));
+        apt.args(["-o", "Dir::Etc::SourceParts=-", "-o", "APT::Sandbox::User=root"]);
+        apt.arg("-o").arg(format!("Dir::State::Lists={}", lists.display()));
+        succeeds(apt.args(words).current_dir(scratch.path()))
+    };
+    apt(&["update"])?;
+    apt(&["source", "--download-only", package])?;
+    let archive = sorted(scratch.path())?
+        .into_iter()
+        .find(|path| path.to_string_lossy().contains(".orig.tar."))
+        .context("apt-get fetches no sources of Python")?;
+    fs::create_dir_all(folder)?;
+    succeeds(
+        Command::new("tar")
+            .arg("-xf")
+            .arg(&archive)
+            .arg("--strip-components=1")
+            .arg("-C")
+            .arg(folder),
+    )
+}
+
+/// The first program of a page in a language.
+fn sample(page: &str, language: &str) -> Result<String> {
+    let text = fs::read_to_string(workspace::root().join(page))?;
+    let (_, rest) = text
+        .split_once(&format!("```{language}\n"))
+        .with_context(|| format!("{page} has no program in {language}"))?;
+    Ok(rest.split("```").next().unwrap_or_default().to_owned())
+}
+
+fn write(root: &Root, name: &str, text: &str) -> Result<()> {
+    let path = root.inside("/root").join(name);
+    fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Checks the digests.
+fn check_sums(files: &Path) -> Result<()> {
+    let status = Command::new("sha256sum")
+        .args(["--check", "--quiet", "--strict", "SHA256SUMS"])
+        .current_dir(files)
+        .status();
+    ensure!(status.context("starting sha256sum")?.success(), "{} is damaged", files.display());
+    Ok(())
+}
