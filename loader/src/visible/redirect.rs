@@ -29,7 +29,18 @@ pub(crate) fn everywhere(definer: &Arc<SystemObject>, functions: &[Everywhere]) 
     if functions.is_empty() || REDIRECTED.lock().contains(&definer.id) {
         return Ok(());
     }
-    SYSTEM.closure(definer).into_iter().try_for_each(|object| once(&object, functions))
+    let mut objects = SYSTEM.closure(definer).into_iter();
+    objects.try_for_each(|object| match is_dynamic_linker(&object) {
+        true => Ok(()),
+        false => once(&object, functions),
+    })
+}
+
+/// Whether an object is ld.so. It frees what it has taken itself, in the middle of its work on thread-local storage. Before glibc 2.32 these calls go
+/// through its table too, and a function that has such storage would call it again (`_dl_update_slotinfo` in elf/dl-tls.c).
+fn is_dynamic_linker(object: &SystemObject) -> bool {
+    // The name is the ABI's (psABI, 5.2.1, "Program Interpreter").
+    object.soname.starts_with("ld-linux")
 }
 
 /// Redirects the calls that `object` makes to these functions, once. The object stays loaded from then on.

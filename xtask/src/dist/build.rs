@@ -114,8 +114,7 @@ impl Built {
     ///
     /// The names of symbols that are too new.
     pub fn check_symbols(&self) -> Result<()> {
-        let pattern =
-            self.folder.join("payload/*").join(TARGET).join("release/examples/libpayload.so");
+        let pattern = self.folder.join("payload/*/release/examples/libpayload.so");
         let payloads = glob::glob(&pattern.to_string_lossy())?.collect::<Result<Vec<_>, _>>()?;
         ensure!(payloads.len() == PAYLOADS, "{} payloads, not {PAYLOADS}", payloads.len());
         for file in payloads.into_iter().chain([self.command(), self.library(), self.backend()]) {

@@ -46,7 +46,7 @@ const SOURCES: (&str, &str) = ("bookworm", "python3.11");
 /// Where the files of the release are.
 const FILES: &str = "/opt/files";
 
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
+const PATH: &str = "/usr/local/bin:/opt/python/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// Packages of PyPI that the copies import.
 const PACKAGES: &str = "numpy pandas contourpy flask";
