@@ -15,7 +15,8 @@ use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps, check};
 use crate::{
-    beside_pyo3, cache, compare, interface, lab, lock, package, quick, tools, wheel, workspace,
+    beside_pyo3, cache, compare, dist, interface, lab, lock, package, quick, tools, wheel,
+    workspace,
 };
 
 /// Options of `cargo xtask test`.
@@ -163,6 +164,7 @@ fn all(
         long_processes(&mut steps, place);
         measured(&mut steps, place);
     }
+    steps.run("the files of a release, installed in an empty Debian 11 and 12", dist::checked);
     if arguments.full {
         steps.run("published crates compile from their archives alone", package::run);
         steps.run("the README, followed in an empty root", || check(&mut lab::command("newcomer")));

@@ -71,7 +71,7 @@ impl Built {
         &self.folder
     }
 
-    /// What cargo has built.
+    /// The folder of cargo's builds.
     fn compiled(&self) -> PathBuf {
         self.folder.join(TARGET).join("release")
     }

@@ -19,7 +19,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use self::build::Built;
-use crate::{package, python, wheel, workspace};
+use crate::steps::Count;
+use crate::{debian, package, python, wheel, workspace};
 
 /// Options of `cargo xtask dist`.
 #[derive(clap::Args)]
@@ -57,6 +58,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         trial::run(&out)?;
     }
     Ok(())
+}
+
+/// Makes the files, and tries them where this user may: a step of the suite.
+pub fn checked() -> Result<Count> {
+    let out = workspace::target()?.join("dist/files");
+    make(&out)?;
+    if let Err(error) = debian::is_possible() {
+        println!("THE FILES OF A RELEASE ARE NOT TRIED HERE: {error}");
+        return Ok(Count::one(true));
+    }
+    trial::run(&out)?;
+    Ok(Count { passed: 1 + trial::SYSTEMS.len(), failed: 0 })
 }
 
 fn make(out: &Path) -> Result<()> {

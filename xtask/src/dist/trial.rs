@@ -15,15 +15,15 @@ use crate::debian::{self, Root, succeeds};
 use crate::workspace;
 
 /// A Debian, and the Python there.
-struct System {
+pub(super) struct System {
     release: &'static str,
     packages: &'static str,
     python: &'static str,
-    /// The command that makes that Python of the sources in /root/python.
+    /// The command that makes that Python of the sources in /srv/python.
     makes_python: Option<&'static str>,
 }
 
-const SYSTEMS: [System; 2] = [
+pub(super) const SYSTEMS: [System; 2] = [
     System {
         release: "bookworm",
         packages: "ca-certificates,g++,libpython3.11,pkg-config,python3,python3-venv",
@@ -35,7 +35,7 @@ const SYSTEMS: [System; 2] = [
         packages: "ca-certificates,g++,libbz2-dev,libffi-dev,liblzma-dev,libsqlite3-dev,libssl-dev,make,pkg-config,zlib1g-dev",
         python: "/opt/python/bin/python3",
         makes_python: Some(
-            "cd /root/python && ./configure --quiet --enable-shared --prefix=/opt/python LDFLAGS=-Wl,-rpath,/opt/python/lib && make -s -j2 && make -s install && rm -rf /root/python",
+            "cd /srv/python && ./configure --quiet --enable-shared --prefix=/opt/python LDFLAGS=-Wl,-rpath,/opt/python/lib && make -s -j2 && make -s install && rm -rf /srv/python",
         ),
     },
 ];
@@ -178,9 +178,9 @@ fn made(system: &System) -> Result<CacheFolder> {
         debian::make(folder, system.release, system.packages)?;
         let Some(line) = system.makes_python else { return Ok(()) };
         println!("building a CPython there (5 CPU minutes)");
-        sources(&folder.join("root/python"))?;
+        sources(&folder.join("srv/python"))?;
         Root::new(folder.to_owned(), Vec::new())
-            .run(PATH, &format!("({line}) >/root/python.log 2>&1"))
+            .run(PATH, &format!("({line}) >/srv/python.log 2>&1"))
     })?;
     Ok(entry)
 }
@@ -190,7 +190,8 @@ fn sources(folder: &Path) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let list = scratch.path().join("list");
     let (release, package) = SOURCES;
-    fs::write(&list, format!("deb-src http://deb.debian.org/debian {release} main\n"))?;
+    let archive = archive_of(release)?;
+    fs::write(&list, format!("deb-src {archive} {release} main\n"))?;
     let lists = scratch.path().join("lists");
     fs::create_dir(&lists)?;
     let apt = |words: &[&str]| {
@@ -215,6 +216,24 @@ fn sources(folder: &Path) -> Result<()> {
             .arg("-C")
             .arg(folder),
     )
+}
+
+/// Where this machine gets a release of Debian from.
+fn archive_of(release: &str) -> Result<String> {
+    let mut apt = Command::new("apt-get");
+    apt.args([
+        "indextargets",
+        "--format",
+        "$(REPO_URI)",
+        "Created-By: Packages",
+        "Component: main",
+    ]);
+    let output = apt.arg(format!("Codename: {release}")).output().context("starting apt-get")?;
+    let text = String::from_utf8(output.stdout)?;
+    let first = text.lines().next().map(str::to_owned);
+    first.with_context(|| {
+        format!("this machine's apt has no list of Debian {release}: apt-get update")
+    })
 }
 
 /// The first program of a page in a language.

@@ -117,8 +117,10 @@ impl Root {
         }
         let kept = env::vars_os().filter(|(name, _)| {
             let name = name.to_string_lossy();
-            KEPT.iter().any(|kept| name.starts_with(kept))
-                || name.to_lowercase().ends_with("_proxy")
+            // A folder of this machine is not there.
+            let is_kept =
+                KEPT.iter().any(|kept| name.starts_with(kept)) && name != "PIP_FIND_LINKS";
+            is_kept || name.to_lowercase().ends_with("_proxy")
         });
         command.env_clear().envs(kept.collect::<Vec<_>>());
         command.env("HOME", "/root").env("LANG", "C.UTF-8").env("PATH", path);

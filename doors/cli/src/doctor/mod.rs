@@ -133,11 +133,14 @@ fn system(findings: &mut Findings) -> Result<()> {
     say!("System:");
     say!("  {}", getconf("GNU_LIBC_VERSION").unwrap_or_else(|| "no glibc".to_owned()));
     match getconf("GNU_LIBC_VERSION").as_deref().and_then(glibc) {
-        // Before that glibc has no _dl_find_object, so libgcc asks dl_iterate_phdr, and no second version of r_debug.
-        Some(version) if version < (2, 35) => findings.add(format!(
-            "glibc {}.{} is older than 2.35, the oldest that is tested: C++ exceptions take longer, and gdb does not see replicas",
+        Some(version) if version < (2, 28) => findings.add(format!(
+            "glibc {}.{} is older than 2.28: use a system of 2018 or later",
             version.0, version.1
         )),
+        // Before that glibc has no _dl_find_object, so libgcc asks dl_iterate_phdr, and no second version of r_debug.
+        Some(version) if version < (2, 35) => {
+            say!("    C++ exceptions take longer than with 2.35, and gdb does not see replicas");
+        }
         Some(_) => {}
         None => findings.add("this is not glibc: musl's and others' loaders are not supported"),
     }

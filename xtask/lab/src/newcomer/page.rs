@@ -158,7 +158,7 @@ mod tests {
         let lines: Vec<String> = steps.iter().map(Step::to_string).collect();
         let things = [
             // (what makes it, what uses it)
-            ("cargo install --locked --path doors/cli", "$ hydrozoa "),
+            ("pip install target/dist/files", "$ hydrozoa "),
             ("python3 -m venv venv", " venv/"),
             ("python3 -m venv venv", "--venv venv"),
             ("venv/bin/pip install torch", "--venv venv"),
@@ -166,7 +166,7 @@ mod tests {
             ("(writes train.py)", "train"),
             ("hydrozoa package build", "mobilenet_v3.pt"),
             ("hydrozoa package build", "--example model"),
-            ("venv/bin/pip install target/wheel", "import hydrozoa"),
+            ("pip install target/dist/files", "import hydrozoa"),
         ];
         for (maker, user) in things {
             let place = |text: &str| lines.iter().position(|line| line.contains(text));

@@ -81,8 +81,10 @@ impl Root {
 
     /// Runs a line of a shell in the checkout.
     pub fn run(&self, line: &str) -> Result<()> {
-        let path =
-            format!("{HOME}/.cargo/bin:/opt/rust/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+        // As after `. venv/bin/activate`.
+        let path = format!(
+            "{HOME}/hydrozoa/venv/bin:/opt/rust/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+        );
         self.root.run(&path, &format!("cd ~/hydrozoa && {line}"))
     }
 
