@@ -3,6 +3,8 @@
 
 use std::ffi::c_int;
 use std::panic::catch_unwind;
+use std::sync::atomic::AtomicI32;
+use std::thread;
 
 use hydrozoa_loader::{Class, Error, Loader, OpenFlags, Policy};
 use hydrozoa_testkit::alone::{PATIENCE, alone_with};
@@ -132,6 +134,40 @@ fn an_exception_of_a_callback_passes_through_dl_iterate_phdr() {
         // Other tests load and close meanwhile; this library may not be the last one, but it is there.
         assert_eq!(iterate(count.min(6)), 42);
     }
+}
+
+/// glibc holds a lock, and unwinders rely on it.
+#[test]
+fn callbacks_of_dl_iterate_phdr_never_run_at_once() {
+    let shop = Workshop::new("iterate-alone");
+    let path = shop.build(
+        "libiteratesalone.so",
+        "#include <link.h>
+         #include <sched.h>
+         struct seen { int inside, overlaps; };
+         static int look(struct dl_phdr_info *info, size_t size, void *data) {
+             struct seen *seen = data;
+             if (__atomic_fetch_add(&seen->inside, 1, __ATOMIC_SEQ_CST)) __atomic_fetch_add(&seen->overlaps, 1, __ATOMIC_SEQ_CST);
+             sched_yield();
+             __atomic_fetch_sub(&seen->inside, 1, __ATOMIC_SEQ_CST);
+             return 0; }
+         void iterate(struct seen *seen) { for (int i = 0; i < 200; i++) dl_iterate_phdr(look, seen); }",
+        &[],
+    );
+    let seen = [0, 0].map(AtomicI32::new);
+    let domains = domains(2);
+    let libraries: Vec<_> =
+        domains.iter().map(|domain| open(domain, &path, OpenFlags::NOW).unwrap()).collect();
+    thread::scope(|scope| {
+        for library in libraries.iter().chain(&libraries) {
+            // SAFETY: declared so in the source above.
+            let iterate: extern "C-unwind" fn(*const AtomicI32) =
+                unsafe { function(library, "iterate") };
+            let seen = &seen;
+            scope.spawn(move || iterate(seen.as_ptr()));
+        }
+    });
+    assert_eq!(seen.map(AtomicI32::into_inner), [0, 0]);
 }
 
 /// Code that uncaught exceptions end: the name of a function of `SOURCE`, and the line before that of C++.

@@ -46,6 +46,9 @@ const SOURCES: (&str, &str) = ("bookworm", "python3.11");
 /// Where the files of the release are.
 const FILES: &str = "/opt/files";
 
+/// Seconds of a step: what hangs shall fail.
+const PATIENCE: u64 = 600;
+
 const PATH: &str = "/usr/local/bin:/opt/python/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// Packages of PyPI that the copies import.
@@ -140,9 +143,11 @@ struct Release<'a> {
 }
 
 impl Release<'_> {
+    /// Runs a line without single quotes.
     fn step(&self, line: &str) -> Result<()> {
         println!("$ {line}");
-        self.root.run(PATH, &format!("cd ~ && {line}")).with_context(|| line.to_owned())
+        let limited = format!("cd ~ && timeout {PATIENCE} bash -c '{line}'");
+        self.root.run(PATH, &limited).with_context(|| line.to_owned())
     }
 
     /// `pip install`, the README's program, and the command that the wheel has.
