@@ -28,7 +28,7 @@ pub struct Arguments {
     /// The folder that gets the files, and loses what it has; without it `dist` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Install each file in an empty Debian 11 and 12, and run the README's first examples there (as root)
+    /// Install each file in an empty Debian 11, 12, 13 and sid, and run the README's first examples there (as root)
     #[arg(long)]
     test: bool,
     /// Build nothing: test the files of an earlier run
@@ -55,7 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         make(&out)?;
     }
     if arguments.test {
-        trial::run(&out)?;
+        trial::run(&out, &trial::SYSTEMS)?;
     }
     Ok(())
 }
@@ -68,8 +68,9 @@ pub fn checked() -> Result<Count> {
         println!("THE FILES OF A RELEASE ARE NOT TRIED HERE: {error}");
         return Ok(Count::one(true));
     }
-    trial::run(&out)?;
-    Ok(Count { passed: 1 + trial::SYSTEMS.len(), failed: 0 })
+    let systems = &trial::SYSTEMS[..trial::OFTEN];
+    trial::run(&out, systems)?;
+    Ok(Count { passed: 1 + systems.len(), failed: 0 })
 }
 
 fn make(out: &Path) -> Result<()> {

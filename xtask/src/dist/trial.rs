@@ -1,6 +1,6 @@
 //! Each file of a release in an empty Debian without Rust and without the checkout, as a user installs it.
 //!
-//! The Debians are 12, with its own CPython, and 11: that has glibc 2.31 and no CPython that Hydrozoa knows, so one is built there from the sources
+//! The Debians are 12, 13 and the unstable one, with their own CPythons, and 11: that has glibc 2.31 and no CPython that Hydrozoa knows, so one is built there from the sources
 //! that Debian 12 has.
 
 use std::fs;
@@ -23,7 +23,10 @@ pub(super) struct System {
     makes_python: Option<&'static str>,
 }
 
-pub(super) const SYSTEMS: [System; 2] = [
+/// Of each run of the suite.
+pub(super) const OFTEN: usize = 2;
+
+pub(super) const SYSTEMS: [System; 4] = [
     System {
         release: "bookworm",
         packages: "ca-certificates,g++,libpython3.11,pkg-config,python3,python3-venv",
@@ -38,7 +41,12 @@ pub(super) const SYSTEMS: [System; 2] = [
             "cd /srv/python && ./configure --quiet --enable-shared --prefix=/opt/python LDFLAGS=-Wl,-rpath,/opt/python/lib && make -s -j2 && make -s install && rm -rf /srv/python",
         ),
     },
+    System { release: "trixie", packages: NEWER, python: "/usr/bin/python3", makes_python: None },
+    System { release: "sid", packages: NEWER, python: "/usr/bin/python3", makes_python: None },
 ];
+
+/// With the release's own Python, whichever that is.
+const NEWER: &str = "ca-certificates,g++,libpython3-dev,pkg-config,python3,python3-venv";
 
 /// The sources of Python in Debian 12.
 const SOURCES: (&str, &str) = ("bookworm", "python3.11");
@@ -111,10 +119,10 @@ assert server.wait(60) == 0
 /// # Errors
 ///
 /// A step fails. The root stays then.
-pub fn run(files: &Path) -> Result<()> {
+pub fn run(files: &Path, systems: &[System]) -> Result<()> {
     debian::is_possible()?;
     check_sums(files)?;
-    for system in &SYSTEMS {
+    for system in systems {
         println!("\nDebian {}", system.release);
         let entry = made(system)?;
         let root = cache::root()?.join(format!("dist-root-{}", system.release));
@@ -146,7 +154,8 @@ impl Release<'_> {
     /// Runs a line without single quotes.
     fn step(&self, line: &str) -> Result<()> {
         println!("$ {line}");
-        let limited = format!("cd ~ && timeout {PATIENCE} bash -c '{line}'");
+        // The shell stays: timeout(1) refuses to be the first process of a machine.
+        let limited = format!("cd ~ && timeout {PATIENCE} bash -c '{line}'; exit $?");
         self.root.run(PATH, &limited).with_context(|| line.to_owned())
     }
 
