@@ -87,7 +87,7 @@ impl Installation {
             )));
         }
         self.executable = Some(described.executable);
-        self.venv = Some(directory.to_owned());
+        self.venv = Some(described.root);
         Ok(self)
     }
 }
@@ -363,9 +363,5 @@ fn in_venv(directory: &Path) -> Result<Installation, Refusal> {
         Some(verdict) => verdict?,
         None => query::run(&base)?,
     };
-    Ok(Installation {
-        executable: Some(described.executable),
-        venv: Some(directory.to_owned()),
-        ..base
-    })
+    Ok(Installation { executable: Some(described.executable), venv: Some(described.root), ..base })
 }

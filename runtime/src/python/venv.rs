@@ -2,10 +2,12 @@
 
 use super::Refusal;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 /// The contents of a `pyvenv.cfg`.
 pub(super) struct Described {
+    /// Its folder. Python makes it absolute too, and `site` compares it with `sys.prefix` from 3.14 on.
+    pub(super) root: PathBuf,
     /// Its own python.
     pub(super) executable: PathBuf,
     /// `home`: the directory of the python that it was made with.
@@ -51,6 +53,8 @@ pub(super) fn read(directory: &Path) -> Result<Described, Refusal> {
         .and_then(|version| version.split('.').nth(1)?.parse().ok());
     // `executable` is venv's word since 3.11, `base-executable` virtualenv's.
     let named = value("executable").or_else(|| value("base-executable")).map(PathBuf::from);
-    let executable = directory.join("bin/python");
-    Ok(Described { executable, home: PathBuf::from(home), minor, named })
+    let root = path::absolute(directory)
+        .map_err(|error| Refusal::BrokenVenv(format!("has no absolute path: {error}")))?;
+    let executable = root.join("bin/python");
+    Ok(Described { root, executable, home: PathBuf::from(home), minor, named })
 }

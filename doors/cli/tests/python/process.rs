@@ -169,3 +169,22 @@ fn the_other_subcommands_work_without_standard_streams_and_without_a_reader() {
     let seen = Seen::from(child.wait_with_output().unwrap());
     assert_eq!((seen.code, seen.errors.as_str()), (Some(128 + PIPE), ""));
 }
+
+#[test]
+fn a_virtual_environment_may_be_named_from_the_current_folder() {
+    let program = "import sys; print(sys.prefix, sys.exec_prefix, sys.executable)";
+    for (minor, python) in pythons() {
+        let folder = directory(&format!("relative-venv-{minor}"));
+        let made = plain(python)
+            .args(["-m", "venv", "--without-pip", "venv"])
+            .current_dir(&folder)
+            .status();
+        assert!(made.unwrap().success());
+        let mut own = Command::new("venv/bin/python");
+        own.env("PYTHONDONTWRITEBYTECODE", "1");
+        let [own, copy] = [own, copy(python, &["--venv", "venv"])].map(|mut command| {
+            Seen::from(command.args(["-c", program]).current_dir(&folder).output().unwrap())
+        });
+        assert_eq!(copy, own, "3.{minor}: a copy (left) and the environment's own python (right)");
+    }
+}
