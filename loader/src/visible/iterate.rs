@@ -18,7 +18,7 @@ struct Pass {
     callback: Callback,
     data: *mut c_void,
     replicas: Vec<Arc<Replica>>,
-    /// What the loader has added and removed.
+    /// The numbers of objects that the loader has added and removed.
     added: u64,
     removed: u64,
     /// The end of the pass.
