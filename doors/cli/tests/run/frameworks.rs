@@ -82,11 +82,9 @@ fn fastapi_and_starlette_are_served() {
     assert!(file.header("etag").is_some());
     let part = client.ask(b"GET /file HTTP/1.1\r\nHost: a\r\nRange: bytes=3-9\r\n\r\n");
     assert_eq!((part.status, &part.body[..]), (206, &file.body[3..10]));
-    // anyio's threads go on from one request to the next.
-    for number in 1..=3 {
-        let text = client.get("/thread").text().to_owned();
-        assert_eq!(text, format!("\"call {number} on AnyIO worker thread\""));
-    }
+    // anyio's threads go on from one request to the next. Either worker may get one.
+    let calls: Vec<String> = (0..4).map(|_| client.get("/thread").text().to_owned()).collect();
+    assert!(calls.contains(&"\"call 2 on AnyIO worker thread\"".to_owned()), "{calls:?}");
     assert_eq!(client.get("/raise").status, 500);
     assert!(client.get("/openapi.json").text().contains("\"openapi\""));
     assert_eq!(get(address, "/background").text(), "\"later\"");
