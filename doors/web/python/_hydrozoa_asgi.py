@@ -135,7 +135,10 @@ def _sockets(Response, take, accept, deliver):
                 self.is_accepted = True
             elif kind == "websocket.close":
                 if self.is_accepted:
-                    waits = deliver(self.number, message.get("reason") or "", message.get("code", 1000))
+                    reason = message.get("reason") or ""
+                    if len(reason.encode()) > 123:
+                        raise RuntimeError("the reason of websocket.close has more than 123 bytes (RFC 6455, 5.5)")
+                    waits = deliver(self.number, reason, message.get("code", 1000))
                 else:
                     accept(self.number, None, 0)
                 self.is_closed = True

@@ -116,9 +116,14 @@ fn an_application_rejects_closes_and_fails() {
         assert!(Instant::now() < deadline, "the application hears nothing");
         std::thread::sleep(Duration::from_millis(20));
     }
-    for (target, code, reason) in
-        [("/close", 4001, "enough"), ("/raise", 1011, ""), ("/return", 1000, "")]
-    {
+    // The longest reason that a frame has room for; a longer one is the application's error.
+    let long = "\u{e9}".repeat(61) + ".";
+    for (target, code, reason) in [
+        ("/close", 4001, "enough"),
+        ("/close-long", 4002, &long),
+        ("/raise", 1011, ""),
+        ("/return", 1000, ""),
+    ] {
         let socket = connect(address, target).unwrap();
         assert_eq!(end(socket), (code, reason.to_owned()), "{target}");
     }

@@ -112,6 +112,11 @@ async def socket(scope, receive, send):
         await send({"type": "websocket.send", "text": f"{scope['scheme']} {sorted(scope)}"})
     elif path == "/close":
         return await send({"type": "websocket.close", "code": 4001, "reason": "enough"})
+    elif path == "/close-long":
+        try:
+            return await send({"type": "websocket.close", "code": 4001, "reason": "\u00e9" * 62})
+        except RuntimeError:
+            return await send({"type": "websocket.close", "code": 4002, "reason": "\u00e9" * 61 + "."})
     elif path == "/raise":
         raise LookupError("raised in a socket")
     elif path == "/return":
