@@ -102,18 +102,24 @@ fn make(out: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The time of all files where neither the environment nor git tells one: 2020-02-02, which hatchling has for wheels.
+const WITHOUT_GIT: u64 = 1_580_601_600;
+
 /// The time of all files: that of the commit, in seconds since 1970 (reproducible-builds.org, SOURCE_DATE_EPOCH).
 fn epoch() -> Result<u64> {
     if let Some(given) = std::env::var_os("SOURCE_DATE_EPOCH") {
         return given.to_string_lossy().parse().context("SOURCE_DATE_EPOCH is a number of seconds");
     }
-    let git = Command::new("git")
-        .args(["log", "-1", "--format=%ct"])
-        .current_dir(workspace::root())
-        .output();
-    let output = git.context("starting git")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout)?.trim().parse().context("git gives the time of the commit")
+    let mut git = Command::new("git");
+    let output = git.args(["log", "-1", "--format=%ct"]).current_dir(workspace::root()).output();
+    match output {
+        Ok(output) if output.status.success() => String::from_utf8(output.stdout)?
+            .trim()
+            .parse()
+            .context("git gives the time of the commit"),
+        // An unpacked archive of the sources.
+        _ => Ok(WITHOUT_GIT),
+    }
 }
 
 /// The part of the changelog about this release, or about the next one if this one is not there yet.
