@@ -234,20 +234,19 @@ fn sources(folder: &Path) -> Result<()> {
 
 /// Where this machine gets a release of Debian from.
 fn archive_of(release: &str) -> Result<String> {
-    let mut apt = Command::new("apt-get");
-    apt.args([
-        "indextargets",
-        "--format",
-        "$(REPO_URI)",
-        "Created-By: Packages",
-        "Component: main",
-    ]);
-    let output = apt.arg(format!("Codename: {release}")).output().context("starting apt-get")?;
-    let text = String::from_utf8(output.stdout)?;
-    let first = text.lines().next().map(str::to_owned);
-    first.with_context(|| {
-        format!("this machine's apt has no list of Debian {release}: apt-get update")
-    })
+    let known = || -> Result<Option<String>> {
+        let mut apt = Command::new("apt-get");
+        apt.args(["indextargets", "--format", "$(REPO_URI)"]);
+        apt.args(["Created-By: Packages", "Component: main", &format!("Codename: {release}")]);
+        let output = apt.output().context("starting apt-get")?;
+        Ok(String::from_utf8(output.stdout)?.lines().next().map(str::to_owned))
+    };
+    if let Some(archive) = known()? {
+        return Ok(archive);
+    }
+    // It knows none until it has fetched their lists.
+    succeeds(Command::new("apt-get").args(["-qq", "update"]))?;
+    known()?.with_context(|| format!("this machine's apt has no archive of Debian {release}"))
 }
 
 /// The first program of a page in a language.
