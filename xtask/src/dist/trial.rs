@@ -121,27 +121,54 @@ assert server.wait(60) == 0
 /// A step fails. The root stays then.
 pub fn run(files: &Path, systems: &[System]) -> Result<()> {
     debian::is_possible()?;
-    check_sums(files)?;
     for system in systems {
-        println!("\nDebian {}", system.release);
-        let entry = made(system)?;
-        let root = cache::root()?.join(format!("dist-root-{}", system.release));
-        let certificates = PathBuf::from("/etc/ssl");
-        let mounted =
-            vec![(files.to_owned(), FILES.to_owned()), (certificates, "/etc/ssl".to_owned())];
-        let root = Root::new(root, mounted);
-        root.fill(entry.folder())?;
-        for (name, text) in [("copies.py", COPIES), ("shop.py", SHOP), ("ask.py", ASK)] {
-            write(&root, name, text)?;
-        }
-        write(&root, "readme.py", &sample("README.md", "python")?)?;
-        write(&root, "first.c", &sample("docs/c.md", "c")?)?;
-        let release = Release { root: &root, python: system.python };
-        release.wheel(files).context("the wheel")?;
-        release.archive().context("the archive")?;
-        root.remove()?;
+        tried(files, system, &made(system)?)?;
     }
     Ok(())
+}
+
+/// As [`run`], and returns in how many systems. One that this machine cannot make is said aloud.
+///
+/// # Errors
+///
+/// A step fails.
+pub fn where_possible(files: &Path, systems: &[System]) -> Result<usize> {
+    let mut count = 0;
+    for system in systems {
+        match debian::is_possible().and_then(|()| made(system)) {
+            Ok(entry) => {
+                tried(files, system, &entry)?;
+                count += 1;
+            }
+            Err(error) => {
+                println!(
+                    "THE FILES OF A RELEASE ARE NOT TRIED IN DEBIAN {}: {error:#}",
+                    system.release
+                );
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// Installs and tries the files in one system.
+fn tried(files: &Path, system: &System, entry: &CacheFolder) -> Result<()> {
+    println!("\nDebian {}", system.release);
+    check_sums(files)?;
+    let root = cache::root()?.join(format!("dist-root-{}", system.release));
+    let certificates = PathBuf::from("/etc/ssl");
+    let mounted = vec![(files.to_owned(), FILES.to_owned()), (certificates, "/etc/ssl".to_owned())];
+    let root = Root::new(root, mounted);
+    root.fill(entry.folder())?;
+    for (name, text) in [("copies.py", COPIES), ("shop.py", SHOP), ("ask.py", ASK)] {
+        write(&root, name, text)?;
+    }
+    write(&root, "readme.py", &sample("README.md", "python")?)?;
+    write(&root, "first.c", &sample("docs/c.md", "c")?)?;
+    let release = Release { root: &root, python: system.python };
+    release.wheel(files).context("the wheel")?;
+    release.archive().context("the archive")?;
+    root.remove()
 }
 
 /// A release in a root.

@@ -39,12 +39,21 @@ exec chroot "$root" bash -c "$1"
 ///
 /// # Errors
 ///
-/// It is not root.
+/// It is not root, or a root without these rights, as in most containers.
 pub fn is_possible() -> Result<()> {
     let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     ensure!(
         is_root,
         "an empty Debian is made with mount(8) and chroot(8), which want root's rights"
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"]);
+    let output = unshare.arg("mount -t proc proc /proc && chroot / true").output();
+    let output = output.context("starting unshare")?;
+    ensure!(
+        output.status.success(),
+        "this root may not mount or change its root: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
     );
     Ok(())
 }
