@@ -14,7 +14,7 @@ use crate::{python, tools, workspace};
 
 /// Test programs of the runtime that need the virtual environment with torch, or cargo features. If another program
 /// needs it, that program fails here and its error says so.
-const NEED_TORCH: [&str; 16] = [
+const NEED_TORCH: [&str; 17] = [
     "blas",
     "breakdown",
     "cycles_torch",
@@ -25,6 +25,7 @@ const NEED_TORCH: [&str; 16] = [
     "from_pyo3",
     "features",
     "imports_torch",
+    "injections",
     "limits_torch",
     "package_imports",
     "packages_torch",
