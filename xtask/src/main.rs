@@ -79,7 +79,7 @@ enum Task {
     Wheel(wheel::Arguments),
     /// Builds the backend of Triton and installs it in a folder of Triton's backends
     Backend(backend::Arguments),
-    /// Makes the files of a release; with `--test` tries each in an empty Debian
+    /// Makes the files of a release; with `--test` tries them in an empty Debian
     ///
     /// A wheel, an archive with the command, the libraries, the headers and the backend of Triton, the crates, a bill of materials,
     /// changes and digests. The files are for glibc 2.28 and newer. Two runs on one commit make the same bytes.

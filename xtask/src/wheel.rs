@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::environment::{self, Environment};
 use crate::python::{self, Python};
 use crate::pythons::Pythons;
 use crate::steps::{Outcome, Steps, check};
+use crate::tools::succeeds;
 use crate::venv::{self, Venv};
 use crate::{cache, uv, workspace};
 
@@ -67,7 +68,7 @@ pub fn sources(with_numpy: &[PathBuf], with_torch: &Path, built: &Path) -> Resul
     let packages = target.join("python-packages");
     let mut uv = uv::install(&python::find(None)?, &with_torch.join("bin/python"))?;
     uv.args(["--quiet", "--upgrade", "--target"]).arg(&packages);
-    run_it(uv.args(&TESTED_WITH[1..]))?;
+    succeeds(uv.args(&TESTED_WITH[1..]))?;
     let path = std::env::join_paths([workspace::root().join("doors/python"), packages])?;
     let mut outcome = Outcome::default();
     let torch = (with_torch, "test_torch.py");
@@ -85,7 +86,7 @@ fn build(python: &Python, out: &Path) -> Result<PathBuf> {
     let command = workspace::build("hydrozoa-cli", "hydrozoa")?;
     let mut library = workspace::cargo();
     library.args(["build", "--quiet", "--release", "--lib", "--package", "hydrozoa-capi"]);
-    run_it(&mut library)?;
+    succeeds(&mut library)?;
     let library = workspace::target()?.join("release/libhydrozoa.so");
     pack(python, &Files { library: &library, command: &command }, out, None)
 }
@@ -131,12 +132,12 @@ pub fn pack(
     {
         let to = source.join(to);
         fs::copy(from, &to).with_context(|| format!("copying {}", from.display()))?;
-        run_it(Command::new("strip").arg("--strip-debug").arg(&to))?;
+        succeeds(Command::new("strip").arg("--strip-debug").arg(&to))?;
     }
     let time = release.map(|since| ("SOURCE_DATE_EPOCH", since.to_string()));
     let mut hatch = venv::python(tools.root());
     hatch.args(["-m", "hatchling", "build", "--target", "wheel", "--directory", "built"]);
-    run_it(hatch.current_dir(source).envs(time.clone()))?;
+    succeeds(hatch.current_dir(source).envs(time.clone()))?;
     let built = only_wheel(&source.join("built"))?;
 
     fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
@@ -152,7 +153,7 @@ pub fn pack(
         audit.args(["--plat", RELEASED_FOR, "--only-plat"]);
     }
     audit.arg(&built).envs(time);
-    run_it(audit.env("PATH", std::env::join_paths(folders)?))?;
+    succeeds(audit.env("PATH", std::env::join_paths(folders)?))?;
     only_wheel(out)
 }
 
@@ -195,10 +196,4 @@ fn only_wheel(folder: &Path) -> Result<PathBuf> {
         [wheel] => Ok(wheel.clone()),
         others => bail!("{} has {} wheels", folder.display(), others.len()),
     }
-}
-
-fn run_it(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("starting {command:?}"))?;
-    ensure!(status.success(), "{command:?} failed: {status}");
-    Ok(())
 }

@@ -36,7 +36,7 @@ pub(crate) fn everywhere(definer: &Arc<SystemObject>, functions: &[Everywhere]) 
     })
 }
 
-/// Whether an object is ld.so. It frees what it has taken itself, in the middle of its work on thread-local storage. Before glibc 2.32 these calls go
+/// Whether an object is ld.so. It frees what it has taken itself, in the middle of its work on thread-local storage. In older glibcs, as 2.31, these calls go
 /// through its table too, and a function that has such storage would call it again (`_dl_update_slotinfo` in elf/dl-tls.c).
 fn is_dynamic_linker(object: &SystemObject) -> bool {
     // The name is the ABI's (psABI, 5.2.1, "Program Interpreter").

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::VERSION;
 use super::build::{Built, TARGET};
-use crate::debian::succeeds;
+use crate::tools::succeeds;
 use crate::{capi, triton, workspace};
 
 /// Texts that lie at its top.

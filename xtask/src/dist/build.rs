@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cache::CacheFolder;
-use crate::debian::succeeds;
+use crate::tools::succeeds;
 use crate::triton::LIBRARY;
 use crate::venv::Venv;
 use crate::{python, workspace};

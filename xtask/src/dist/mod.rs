@@ -5,7 +5,7 @@
 //! | `build` | the compiled libraries and programs, for glibc 2.28 and newer |
 //! | `archive` | the command, the libraries, the headers and the backend of Triton, in one archive |
 //! | `bill` | what is inside: a bill of materials (CycloneDX) |
-//! | `trial` | each file installed in an empty Debian, as a user installs it |
+//! | `trial` | the wheel and the archive in an empty Debian, as a user installs them |
 
 mod archive;
 mod bill;
@@ -28,7 +28,7 @@ pub struct Arguments {
     /// The folder that gets the files, and loses what it has; without it `dist` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Install each file in an empty Debian 11, 12, 13 and sid, and run the README's first examples there (as root)
+    /// Install the wheel and the archive in an empty Debian 11, 12, 13 and sid, and run the README's first examples there (as root)
     #[arg(long)]
     test: bool,
     /// Build nothing: test the files of an earlier run

@@ -1,4 +1,4 @@
-//! Each file of a release in an empty Debian without Rust and without the checkout, as a user installs it.
+//! The wheel and the archive of a release in an empty Debian without Rust and without the checkout, as a user installs it.
 //!
 //! The Debians are 12, 13 and the unstable one, with their own CPythons, and 11: that has glibc 2.31 and no CPython that Hydrozoa knows, so one is built there from the sources
 //! that Debian 12 has.
@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::{archive, sorted};
 use crate::cache::{self, CacheFolder};
-use crate::debian::{self, Root, succeeds};
+use crate::debian::{self, Root};
+use crate::tools::succeeds;
 use crate::workspace;
 
 /// A Debian, and the Python there.

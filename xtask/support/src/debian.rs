@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::tools;
+use crate::tools::{self, succeeds};
 
 /// The tool that makes a system.
 const TOOLS: [(&str, &str); 1] = [("debootstrap", "debootstrap")];
@@ -170,16 +170,4 @@ pub fn remove(folder: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Runs a command that shall succeed.
-///
-/// # Errors
-///
-/// It cannot be started, or fails.
-pub fn succeeds(command: &mut Command) -> Result<()> {
-    let status =
-        command.status().with_context(|| format!("starting {:?}", command.get_program()))?;
-    ensure!(status.success(), "{:?} ended with {status}", command.get_program());
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Requirements of the C interface's tests beside a C and a C++ compiler: programs, and Debian's packages with them.
 pub const C_INTERFACE: [(&str, &str); 2] = [("valgrind", "valgrind"), ("pkg-config", "pkgconf")];
@@ -44,6 +44,18 @@ pub fn install(programs: &[(&str, &str)]) -> Result<()> {
             bail!("this machine lacks programs: `apt-get install {}`", packages.join(" "))
         }
     }
+}
+
+/// Runs a command that shall succeed.
+///
+/// # Errors
+///
+/// It cannot be started, or fails.
+pub fn succeeds(command: &mut Command) -> Result<()> {
+    let status =
+        command.status().with_context(|| format!("starting {:?}", command.get_program()))?;
+    ensure!(status.success(), "{:?} ended with {status}", command.get_program());
+    Ok(())
 }
 
 /// The packages of the programs that are not there, if there are any.

@@ -8,7 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::cache::{self, CacheFolder};
-use crate::debian::{self, copy, remove, succeeds};
+use crate::debian::{self, copy, remove};
+use crate::tools::succeeds;
 use crate::workspace;
 
 /// Debian's release, whose CPython is [`PACKAGES`]'s.
