@@ -22,10 +22,10 @@ import weakref
 _mailboxes = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
 
-# Seconds that a loop waits inside for the next thing to do: the end of a turn costs more than that of a wait.
-_MOMENT = 0.005
 # Seconds that a turn takes at most, where it has nothing to do at some moment: then the interpreter may be settled.
 _TURN = 1
+# Seconds that a turn takes, where its thread has other work.
+_SHARE = 0.002
 
 
 class _Mailbox:
@@ -43,10 +43,10 @@ class _Mailbox:
         contextvars.Context().run(loop.add_reader, self._descriptor, self._read)
         _mailboxes[loop] = weakref.ref(self)
 
-    def _read(self):
+    def _read(self, *silently):
         try:
             # The host's own work on this thread is done in here.
-            letters = self._take()
+            letters = self._take(*silently)
         except (SystemError, SystemExit):
             self._refused()
             return
@@ -86,6 +86,10 @@ class _Selector(selectors.EpollSelector):
     are due by then, and what they schedule would wait for as long as was noted before (`BaseEventLoop._run_once`).
     """
 
+    # For how long it waits here: seconds.
+    moment = 0
+    # Whether a turn ends in time whatever there is to do.
+    shares = False
     # For how long the loop would sleep: seconds, or None.
     pause = None
     # Whether it waits here nevertheless.
@@ -94,13 +98,19 @@ class _Selector(selectors.EpollSelector):
     end_of_turn = 0
 
     def select(self, timeout=None):
-        if self.waits or (timeout is not None and timeout <= 0):
+        is_ready = timeout is not None and timeout <= 0
+        if self.waits or (is_ready and not self.shares):
             return super().select(timeout)
         if asyncio.current_task() is not None:
             # A loop that a task runs inside of this one (nest_asyncio). Its turn ends with the task's.
             return super().select(timeout)
         now = time.monotonic()
-        moment = _MOMENT if now < self.end_of_turn else 0
+        if self.shares and now >= self.end_of_turn:
+            self.pause = 0
+            raise _WouldSleep
+        if is_ready:
+            return super().select(timeout)
+        moment = self.moment if now < self.end_of_turn else 0
         if timeout is not None and timeout <= moment:
             return super().select(timeout)
         if ready := super().select(moment):
@@ -125,7 +135,7 @@ class _Loop(asyncio.SelectorEventLoop):
 class Driven(_Mailbox):
     """The interpreter's own loop, which the host drives, with the mailbox of the host's coroutines."""
 
-    def __init__(self, number, descriptor, take, make, done):
+    def __init__(self, number, descriptor, take, make, done, moment):
         super().__init__(number, descriptor, take)
         self._make = make
         self._done = done
@@ -133,6 +143,10 @@ class Driven(_Mailbox):
         self._tasks = {}
         self._ends = False
         self._selector = _Selector()
+        self._selector.moment = moment
+        # The host has other work for a thread that waits for no moment.
+        self._selector.shares = moment == 0
+        self._length = _TURN if moment else _SHARE
         self._loop = _Loop(self._selector)
         try:
             self.attach(self._loop)
@@ -152,10 +166,12 @@ class Driven(_Mailbox):
         self._loop.thread = threading.get_ident()
         asyncio.set_event_loop(self._loop)
 
-    def turn(self):
-        """Runs what is ready. Returns for how many seconds the loop would sleep then, `None` for ever, or a negative number
-        when the interpreter has begun to end."""
-        self._selector.end_of_turn = time.monotonic() + _TURN
+    def turn(self, has_letters):
+        """Runs what is ready, and takes letters of which the descriptor does not tell. Returns for how many seconds the loop would
+        sleep then, `None` for ever, or a negative number when the interpreter has begun to end."""
+        if has_letters:
+            contextvars.Context().run(self._read_silently)
+        self._selector.end_of_turn = time.monotonic() + self._length
         while not self._ends:
             try:
                 self._loop.run_forever()
@@ -165,6 +181,14 @@ class Driven(_Mailbox):
                 # A task that ends by these has them as its exception, and asyncio raises them here too.
                 continue
         return -1
+
+    def _read_silently(self):
+        # As a callback of the loop would, without a round of the loop for it.
+        asyncio._set_running_loop(self._loop)
+        try:
+            self._read(True)
+        finally:
+            asyncio._set_running_loop(None)
 
     def end(self):
         """Ends the loop. Python is finalized next: until then, coroutines can start threads and use executors."""

@@ -78,7 +78,7 @@ mod thread;
 mod wait_circles;
 
 #[cfg(feature = "async")]
-pub use asynchronous::{EventLoop, Task};
+pub use asynchronous::{EventLoop, Reactor, Task};
 #[doc(hidden)]
 pub use class::generated;
 pub use class::{Class, ClassBuilder, Instance};

@@ -3,9 +3,9 @@
 use crate::error::{Error, trace};
 use crate::exchange::{Exchange, Exchanges};
 use crate::host::Host;
+use crate::local::{LoopId, Serving};
 use crate::request::Scope;
-use crate::settings::Settings;
-use crate::worker::Worker;
+use crate::worker::{Context, Worker};
 use bytes::Bytes;
 use hydrozoa::{EventLoop, Handle, Object, Session, Task};
 use hyper::StatusCode;
@@ -18,6 +18,7 @@ use tokio::time::timeout_at;
 /// The part of a worker that only applications of ASGI have.
 pub(crate) struct Asgi {
     events: EventLoop,
+    pub(crate) id: LoopId,
     lifespan: Handle,
     /// Makes a coroutine that does nothing.
     beat: Handle,
@@ -31,13 +32,19 @@ impl Asgi {
         session: &Session,
         application: Object<'_>,
         host: &Host,
-        settings: &Settings,
+        context: &Context,
     ) -> Result<(Handle, Self), Error> {
+        let settings = &context.settings;
+        let id = LoopId::new();
         let made = || -> hydrozoa::Result<_> {
             let module = session.import("_hydrozoa_asgi")?;
             let mode = settings.lifespan.name();
             let lifespan = module.call_method("Lifespan", (&application, mode))?;
-            let events = session.interpreter().event_loop()?;
+            let interpreter = session.interpreter();
+            let events = match context.lanes.get(interpreter.index()) {
+                Some(lane) => interpreter.event_loop_with(Serving::new(lane.clone(), id))?,
+                None => interpreter.event_loop()?,
+            };
             let (receive, reply) = (host.receive(session)?, host.reply(session, false)?);
             let (send, left) = (host.send_later(session)?, host.left(session)?);
             let send = (send, host.send_path(session)?);
@@ -48,7 +55,7 @@ impl Asgi {
             let handle = module.call_method("handler", arguments)?.keep();
             let beat = module.getattr("beat")?.keep();
             let (beating, lifespan) = (Mutex::new(None), lifespan.keep());
-            Ok((handle, Self { events, lifespan, beat, beating }))
+            Ok((handle, Self { events, id, lifespan, beat, beating }))
         };
         let application = || settings.application.clone();
         let (handle, asgi) = made().map_err(|source| Error::Load {
@@ -125,6 +132,7 @@ pub(crate) fn answer(
         Begun { exchanges: Arc::clone(&worker.exchanges), exchange: Some(Arc::clone(exchange)) };
     let handle = worker.handle.clone();
     asgi.events.call_soon(move |session| begun.by(session, &handle, &scope, body.as_deref()));
+    asgi.id.was_called();
 }
 
 /// A request on its way to the loop's thread. Where it does not come there, it fails.

@@ -1,6 +1,7 @@
 //! One request with its response, between the connection's task and the interpreter that answers.
 
 use crate::file::FilePart;
+use crate::local::when_served;
 use crate::response::{Head, Piece, Reply, ResponseBody};
 use crate::websocket::Socket;
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -64,12 +65,39 @@ enum Answer {
 pub(crate) struct Left {
     is_so: AtomicBool,
     notify: Notify,
+    /// Of the worker that has the request, until then.
+    waits: Mutex<Option<Waiting>>,
+}
+
+/// A client that waits for a worker is counted until this is dropped.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Left {
     pub(crate) fn note(&self) {
         self.is_so.store(true, Ordering::SeqCst);
+        drop(self.waits.lock().take());
         self.notify.notify_waiters();
+    }
+
+    /// Has the client counted until it has left.
+    fn count_in(&self, count: &Arc<AtomicUsize>) {
+        *self.waits.lock() = Some(Waiting::new(count));
+        if self.is_so.load(Ordering::SeqCst) {
+            drop(self.waits.lock().take());
+        }
     }
 
     async fn wait(&self) {
@@ -199,7 +227,7 @@ impl Exchange {
         if !has_body || !more || missing == Some(0) {
             let body = if has_body { first } else { Bytes::new() };
             // The client may have gone.
-            drop(sender.send(Reply { head, body: ResponseBody::whole(body) }));
+            when_served(move || drop(sender.send(Reply { head, body: ResponseBody::whole(body) })));
             return Ok(false);
         }
         let (pieces, receiver) = mpsc::channel(WAITING);
@@ -327,6 +355,8 @@ impl Head {
 #[derive(Default)]
 pub(crate) struct Exchanges {
     all: Mutex<HashMap<u64, Arc<Exchange>>>,
+    /// Clients that wait for a response.
+    waiting: Arc<AtomicUsize>,
     begun: AtomicU64,
     is_stuck: AtomicBool,
 }
@@ -334,6 +364,7 @@ pub(crate) struct Exchanges {
 impl Exchanges {
     pub(crate) fn add(&self, exchange: &Arc<Exchange>) {
         self.all.lock().insert(exchange.number, Arc::clone(exchange));
+        exchange.left.count_in(&self.waiting);
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -353,6 +384,11 @@ impl Exchanges {
 
     pub(crate) fn count(&self) -> usize {
         self.all.lock().len()
+    }
+
+    /// Requests whose clients have no whole response yet. The others are WebSockets, and what applications do behind their responses.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
     }
 
     /// The worker does not go on. Returns whether that is new.

@@ -4,6 +4,7 @@ use crate::asgi;
 use crate::error::{Error, trace};
 use crate::exchange::Exchange;
 use crate::loading::load_all;
+use crate::local::LoopId;
 use crate::queue::Queue;
 use crate::replacements::Replacements;
 use crate::request::{Asked, ListenerPlace};
@@ -67,6 +68,9 @@ pub(crate) enum Refusal {
     NoneReady,
 }
 
+/// Requests that the worker of a connection's thread may have more than another one, and still gets the next.
+const NEARBY: usize = 16;
+
 /// How often silent event loops are looked for.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -108,8 +112,17 @@ impl Fleet {
         }
         let worker = {
             let workers = self.workers.lock();
-            let least = workers.iter().filter(|worker| worker.is_ready());
-            let least = least.min_by_key(|worker| worker.exchanges.count());
+            let local = LoopId::local();
+            // The worker of this thread needs no other one.
+            let load = |worker: &&Arc<Worker>| {
+                let id = worker.asgi.as_ref().map(|asgi| asgi.id);
+                let (waiting, count) = (worker.exchanges.waiting(), worker.exchanges.count());
+                match id == local {
+                    true => (waiting.saturating_sub(NEARBY), 0, count),
+                    false => (waiting, 1, count),
+                }
+            };
+            let least = workers.iter().filter(|worker| worker.is_ready()).min_by_key(load);
             let worker = least.cloned().ok_or(Refusal::NoneReady)?;
             if worker.exchanges.count() >= self.context.settings.concurrency {
                 return Err(Refusal::Full);

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `settings`, `error`, `forwarded`, `queue`, `replacements` | what a server is told, and its errors; who the client is; requests that wait; workers that are to be replaced |
 //! | `file`, `response`, `websocket`, `exchange`, `request`, `body` | a file as a body; a response; a WebSocket; one request with its response between both sides; what an application gets of a request |
-//! | `host`, `worker`, `wsgi`, `asgi`, `loading`, `fleet` | the functions that Python calls; an interpreter with the application; requests in it; the start of all workers, and their replacement |
+//! | `host`, `local`, `worker`, `wsgi`, `asgi`, `loading`, `fleet` | the functions that Python calls; event loops that serve connections; an interpreter with the application; requests in it; the start of all workers, and their replacement |
 //! | `exposition`, `scrape` | what applications count with prometheus_client, in all workers |
 //! | `access_log`, `served`, `roster`, `figures`, `addressed`, `service`, `server` | what is logged and counted; whether a request says what it is for; from a connection to a worker and back; all together |
 
@@ -25,6 +25,7 @@ mod fleet;
 mod forwarded;
 mod host;
 mod loading;
+mod local;
 mod queue;
 mod replacements;
 mod request;

@@ -10,7 +10,7 @@ use crate::settings::{Interface, Settings};
 use crate::worker::Context;
 use axum::Router;
 use axum::routing::get;
-use hydrozoa_server::http::Listener;
+use hydrozoa_server::http::{Listener, Threads};
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
 use std::sync::mpsc::Sender;
@@ -56,7 +56,8 @@ impl Reload {
 
 impl Server {
     /// Starts the interpreters of `builder` with the application in each. It sets what the settings say. `runtime` has the timers
-    /// of threads that wait for clients; it must have threads of its own.
+    /// of threads that wait for clients; it must have threads of its own. The event loops of the first workers serve the connections of
+    /// `threads` while they wait, a worker for a thread: a request that meets its worker there changes no thread.
     ///
     /// # Errors
     ///
@@ -65,11 +66,13 @@ impl Server {
         builder: hydrozoa::Builder,
         settings: Settings,
         runtime: &tokio::runtime::Handle,
+        threads: &Threads,
     ) -> Result<Self, Error> {
         let (commands, heard) = mpsc::channel();
         let context = Context {
             settings: Arc::new(settings),
             runtime: runtime.clone(),
+            lanes: threads.lanes().into(),
             commands: commands.clone(),
             roster: Arc::default(),
         };

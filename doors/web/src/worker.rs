@@ -10,6 +10,7 @@ use crate::scrape::Answers;
 use crate::served::Served;
 use crate::settings::{Interface, Settings};
 use hydrozoa::{Handle, Interpreter, Object, Session};
+use hydrozoa_server::http::Lane;
 use hyper::StatusCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,8 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub(crate) struct Context {
     pub(crate) settings: Arc<Settings>,
     pub(crate) runtime: tokio::runtime::Handle,
+    /// Connections, which the event loops of as many workers serve.
+    pub(crate) lanes: Arc<[Lane]>,
     pub(crate) commands: Sender<Command>,
     pub(crate) roster: Arc<Roster>,
 }
@@ -66,7 +69,7 @@ impl Worker {
                 (wsgi(&session, application, &host, settings).map_err(raised)?, None)
             }
             Interface::Asgi => {
-                let (handle, asgi) = Asgi::start(&session, application, &host, settings)?;
+                let (handle, asgi) = Asgi::start(&session, application, &host, context)?;
                 (handle, Some(asgi))
             }
         };

@@ -3,20 +3,22 @@
 //! asyncio's loop waits in its selector. The interpreter's own loop has a selector that ends the turn there, and says for how long it would have
 //! waited (`Driven` in `payload/python/events.py`). The descriptor of epoll(7) that the selector has is readable while the loop has
 //! something to do: a file, a letter in the mailbox, a callback of another thread of Python. So this thread waits for that descriptor,
-//! with the loop's next timer as the limit. Nobody is in the interpreter meanwhile, and it can be settled.
+//! with the loop's next timer as the limit. Nobody is in the interpreter meanwhile, and it can be settled. A host
+//! that has other work for the thread does it there ([`Reactor`]).
 
 use super::Shared;
+use super::job::caught;
+use super::reactor::Reactor;
 use crate::interpreter::Residence;
 use crate::object::Object;
 use crate::payload::Sink;
 use crate::payload::table::{CallArguments, Handle, Kind, PayloadTable, TaggedValue, Text};
 use crate::session::Session;
 use crate::{Error, Result};
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A loop of Python, as its thread has it.
 struct Driven<'a> {
@@ -49,6 +51,7 @@ pub(super) fn start(
     shared: &Arc<Shared>,
     driven: &Object<'_>,
     descriptor: BorrowedFd<'_>,
+    mut reactor: Box<dyn Reactor>,
 ) -> Result<()> {
     // A descriptor of its own: no Python code closes it.
     let descriptor = descriptor
@@ -62,7 +65,10 @@ pub(super) fn start(
         // All of it moves here, with what makes it `Send`.
         let object = object;
         let driven = Driven { residence, object };
-        match driven.drive(&name, &shared, &descriptor) {
+        let driving = driven.drive(&name, &shared, &descriptor, &mut *reactor);
+        // The end waits in the interpreter.
+        drop(reactor);
+        match driving {
             Ok(()) => driven.end(&shared),
             Err(Error::Crashed { report }) => shared.crashed(report),
             Err(error) => {
@@ -80,11 +86,25 @@ pub(super) fn start(
 
 impl Driven<'_> {
     /// Runs turns until the interpreter ends.
-    fn drive(&self, name: &str, shared: &Shared, descriptor: &OwnedFd) -> Result<()> {
+    fn drive(
+        &self,
+        name: &str,
+        shared: &Shared,
+        descriptor: &OwnedFd,
+        reactor: &mut dyn Reactor,
+    ) -> Result<()> {
         self.call("begin", &[TaggedValue::view(Kind::STR, name.as_bytes())])?;
         while !shared.ends() {
-            match self.call("turn", &[]) {
-                Ok(Wish::Sleep(pause)) => wait(descriptor, pause),
+            let has_letters = shared.mailbox.has_silent();
+            let has_letters = TaggedValue::integer(Kind::BOOL, has_letters.into());
+            match self.call("turn", &[has_letters]) {
+                Ok(Wish::Sleep(pause)) => {
+                    let wait = || reactor.wait(descriptor.as_fd(), pause);
+                    caught("the reactor of an event loop", || {
+                        shared.mailbox.while_waiting(wait);
+                        Ok(())
+                    })?;
+                }
                 Ok(Wish::End) => break,
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),
@@ -164,29 +184,5 @@ unsafe fn wish(table: &PayloadTable, result: Handle) -> Result<Wish> {
         true => Ok(Wish::End),
         // Longer than the type can say is for ever.
         false => Ok(Wish::Sleep(Duration::try_from_secs_f64(seconds).ok())),
-    }
-}
-
-/// Waits until a descriptor is readable, at most so long.
-fn wait(descriptor: &OwnedFd, pause: Option<Duration>) {
-    // Rounded up: a turn that comes too early finds nothing to do. Too far away for the clock is never.
-    let until = pause.and_then(|pause| {
-        Instant::now().checked_add(pause.saturating_add(Duration::from_micros(1)))
-    });
-    let mut wanted = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    loop {
-        let left = until.map(|until| {
-            let left = until.saturating_duration_since(Instant::now());
-            libc::timespec {
-                tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
-        let limit = left.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: one description of a descriptor, a time or null, and no mask.
-        let count = unsafe { libc::ppoll(&mut wanted, 1, limit, ptr::null()) };
-        if count >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return;
-        }
     }
 }

@@ -5,6 +5,7 @@ use crate::panics::contained;
 use crate::session::Session;
 use crate::{Error, Result};
 use hydrozoa_loader::LeafLock;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -17,6 +18,11 @@ static MAILBOXES: LeafLock<BTreeMap<u64, Weak<Mailbox>>> = LeafLock::new(BTreeMa
 
 /// The number of the next mailbox.
 static NEXT: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The mailbox of the loop that waits on this thread.
+    static WAITING: Cell<Option<u64>> = const { Cell::new(None) };
+}
 
 /// Messages to one event loop that it has not yet taken.
 pub(super) struct Mailbox {
@@ -33,6 +39,8 @@ pub(super) type Call = Box<dyn FnOnce(&Session) + Send>;
 struct Letters {
     /// No call is taken any more.
     is_closed: bool,
+    /// The descriptor is readable for letters, or is being made so.
+    is_rung: bool,
     /// Functions of the host to call.
     calls: Vec<Call>,
     /// Tasks to start.
@@ -69,15 +77,15 @@ impl Mailbox {
         MAILBOXES.with(|mailboxes| mailboxes.get(&number).cloned())
     }
 
-    /// Its number, its descriptor, and the function that makes the calls and gives the rest of what was sent. The function keeps the
-    /// mailbox.
+    /// Its number, its descriptor, and the function that makes the calls and gives the rest of what was sent. It gets an argument where
+    /// it is not called for the descriptor. It keeps the mailbox.
     pub(super) fn for_python<'s>(
         self: &Arc<Self>,
         session: &'s Session,
     ) -> Result<(u64, i32, Object<'s>)> {
         let own = self.clone();
-        let take = session.function("take", move |session, _| {
-            let mut letters = own.take();
+        let take = session.function("take", move |session, arguments| {
+            let mut letters = own.take(!arguments.is_empty());
             for call in std::mem::take(&mut letters.calls) {
                 if let Err(text) = contained(|| call(session)) {
                     tracing::error!(
@@ -97,12 +105,34 @@ impl Mailbox {
     /// Has the loop's thread call this. Gives it back if the loop has ended.
     pub(super) fn call(&self, call: Call) -> Option<Call> {
         let mut call = Some(call);
-        self.send(|letters| {
+        let add = |letters: &mut Letters| {
             if !letters.is_closed {
                 letters.calls.extend(call.take());
             }
-        });
+        };
+        match WAITING.get() == Some(self.number) {
+            true => self.letters.with(add),
+            false => self.send(add),
+        }
         call
+    }
+
+    /// Whether there are letters of which the descriptor does not tell.
+    pub(super) fn has_silent(&self) -> bool {
+        self.letters.with(|letters| !letters.is_empty() && !letters.is_rung)
+    }
+
+    /// Runs `wait` on the loop's thread. Calls that are sent within it do not make the descriptor readable.
+    pub(super) fn while_waiting<R>(&self, wait: impl FnOnce() -> R) -> R {
+        struct Waited;
+        impl Drop for Waited {
+            fn drop(&mut self) {
+                WAITING.set(None);
+            }
+        }
+        WAITING.set(Some(self.number));
+        let _waited = Waited;
+        wait()
     }
 
     /// Takes no further calls, and gives those that were not made.
@@ -126,29 +156,39 @@ impl Mailbox {
     }
 
     fn send(&self, add: impl FnOnce(&mut Letters)) {
-        let is_first = self.letters.with(|letters| {
-            let was_empty = letters.is_empty();
+        let rings = self.letters.with(|letters| {
             add(letters);
-            was_empty && !letters.is_empty()
+            let rings = !letters.is_rung && !letters.is_empty();
+            letters.is_rung |= rings;
+            rings
         });
-        if is_first {
-            self.ring();
+        if rings {
+            self.make_readable();
         }
     }
 
     /// Has the loop look.
     pub(super) fn ring(&self) {
+        self.letters.with(|letters| letters.is_rung = true);
+        self.make_readable();
+    }
+
+    fn make_readable(&self) {
         // It fails only where the descriptor is readable for a long time.
         let _ = (&self.event).write(&1_u64.to_ne_bytes());
     }
 
-    fn take(&self) -> Letters {
-        // Before looking at the letters: one sent after that look makes the descriptor readable again. It fails if
-        // it was not readable.
-        let _ = (&self.event).read(&mut [0; 8]);
+    /// What was sent. With `is_silent`, the descriptor is not the reason to look.
+    fn take(&self, is_silent: bool) -> Letters {
+        if !is_silent {
+            // Before the letters are taken: one that is sent after that makes the descriptor readable again.
+            let _ = (&self.event).read(&mut [0; 8]);
+        }
         self.letters.with(|letters| {
+            // One that is readable still will be read.
+            let is_rung = letters.is_rung && is_silent;
             let is_closed = letters.is_closed;
-            std::mem::replace(letters, Letters { is_closed, ..Letters::default() })
+            std::mem::replace(letters, Letters { is_closed, is_rung, ..Letters::default() })
         })
     }
 }

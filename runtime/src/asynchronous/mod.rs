@@ -7,6 +7,7 @@
 //! | `task` | the future of its result |
 //! | `awaitable` | a Rust future that a coroutine awaits |
 //! | `driver` | the loop's thread, which sleeps outside of the interpreter |
+//! | `reactor` | the place where it sleeps |
 //!
 //! An interpreter's event loop has a thread of the runtime ([`driver`]), which runs the turns of asyncio's loop
 //! (`payload/python/events.py`). The host never waits for it: it puts a number into the loop's mailbox and makes a descriptor readable.
@@ -16,8 +17,10 @@ mod awaitable;
 mod driver;
 mod job;
 mod mailbox;
+mod reactor;
 mod task;
 
+pub use reactor::Reactor;
 pub use task::Task;
 
 use crate::convert::FromPython;
@@ -28,11 +31,16 @@ use crate::{Error, Result};
 use hydrozoa_loader::LeafLock;
 use job::{Job, Work};
 use mailbox::Mailbox;
+use reactor::Sleeper;
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+
+/// Seconds that a loop waits inside of its interpreter for the next thing to do, where its thread would sleep: the end of a turn costs
+/// more than that of a wait.
+const MOMENT: f64 = 0.005;
 
 /// The event loop of one interpreter: asyncio's, on a thread of its own. [`Interpreter::event_loop`] gives it.
 ///
@@ -210,8 +218,8 @@ impl Shared {
         self.ends.load(Ordering::Acquire)
     }
 
-    /// Starts the loop of an interpreter.
-    fn start(session: &Session) -> Result<Arc<Self>> {
+    /// Starts the loop of an interpreter, whose turns end where it would wait for longer than `moment` seconds.
+    fn start(session: &Session, reactor: Box<dyn Reactor>, moment: f64) -> Result<Arc<Self>> {
         let mailbox = Mailbox::new()?;
         let shared = Arc::new(Self {
             interpreter: session.interpreter().name().into(),
@@ -233,8 +241,9 @@ impl Shared {
             })?;
             let (number, descriptor, take) = mailbox.for_python(session)?;
             let events = session.import("_hydrozoa.events")?;
-            let driven = events.call_method("Driven", (number, descriptor, take, make, done))?;
-            let started = Self::drive(session, &shared, &driven);
+            let arguments = (number, descriptor, take, make, done, moment);
+            let driven = events.call_method("Driven", arguments)?;
+            let started = Self::drive(session, &shared, &driven, reactor);
             if started.is_err() {
                 driven.call_method("close", ())?;
             }
@@ -243,11 +252,16 @@ impl Shared {
     }
 
     /// Starts the thread of a loop, an object of Python.
-    fn drive(session: &Session, shared: &Arc<Self>, driven: &Object<'_>) -> Result<()> {
+    fn drive(
+        session: &Session,
+        shared: &Arc<Self>,
+        driven: &Object<'_>,
+        reactor: Box<dyn Reactor>,
+    ) -> Result<()> {
         let descriptor = driven.call_method("fileno", ())?.extract()?;
         // SAFETY: the loop's selector keeps the descriptor open, and no other thread has the loop.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        driver::start(session, shared, driven, descriptor)
+        driver::start(session, shared, driven, descriptor, reactor)
     }
 }
 
@@ -288,8 +302,27 @@ impl Interpreter {
     /// [`Error::Python`] if asyncio cannot be imported. [`Error::Start`] if the system refuses a thread, and [`Error::Io`] if it refuses
     /// a file descriptor.
     pub fn event_loop(&self) -> Result<EventLoop> {
+        self.event_loop_by(|| Box::new(Sleeper), MOMENT)
+    }
+
+    /// The same, on a thread that does other work of the host's between the loop's turns ([`Reactor`]). `reactor` is dropped if the loop
+    /// runs already. It is dropped on the loop's thread before the loop's tasks are cancelled.
+    ///
+    /// # Errors
+    ///
+    /// As [`Interpreter::event_loop`].
+    pub fn event_loop_with(&self, reactor: impl Reactor) -> Result<EventLoop> {
+        // It waits for the loop's files too, and others' work need not wait for those.
+        self.event_loop_by(|| Box::new(reactor), 0.0)
+    }
+
+    fn event_loop_by(
+        &self,
+        reactor: impl FnOnce() -> Box<dyn Reactor>,
+        moment: f64,
+    ) -> Result<EventLoop> {
         let start = || {
-            let shared = Shared::start(&self.session())?;
+            let shared = Shared::start(&self.session(), reactor(), moment)?;
             Ok(Box::new(Attached(shared)) as Box<_>)
         };
         let value = self.0.lazy_value().get_or_start(start)?;

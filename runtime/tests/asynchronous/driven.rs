@@ -1,8 +1,9 @@
 //! The loop's thread is one thread, sleeps outside, and asyncio does there what it does in plain python.
 
 use crate::pythons::{builders, each_pool_alone};
+use crate::reactors::Working;
 use crate::{LONG, block_on};
-use hydrozoa::{Error, EventLoop, Handle, Pool, Task};
+use hydrozoa::{Error, EventLoop, Handle, Interpreter, Pool, Task};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use std::fs;
 use std::thread;
@@ -183,9 +184,15 @@ struct Loop {
 
 impl Loop {
     fn of(pool: &Pool) -> Self {
-        let interpreter = &pool.interpreters()[0];
+        Self::by(&pool.interpreters()[0], Interpreter::event_loop)
+    }
+
+    fn by(
+        interpreter: &Interpreter,
+        start: impl FnOnce(&Interpreter) -> hydrozoa::Result<EventLoop>,
+    ) -> Self {
         let program = interpreter.session().run(PROGRAM, "program.py").unwrap().keep();
-        Self { events: interpreter.event_loop().unwrap(), program }
+        Self { events: start(interpreter).unwrap(), program }
     }
 
     fn run(&self, coroutine: &'static str) -> String {
@@ -198,14 +205,20 @@ impl Loop {
 
 #[test]
 fn a_loop_whose_thread_sleeps_outside_does_what_asyncio_s_does() {
-    each_pool_alone(1, |pool| {
-        let own = Loop::of(&pool);
-        let identity = own.run("identity");
-        assert!(identity.ends_with(" event loop of interpreter 0"), "{identity}");
-        for (coroutine, result) in RESULTS {
-            assert_eq!(own.run(coroutine), result, "{coroutine}");
+    each_pool_alone(2, |pool| {
+        let (jobs, working) = Working::new();
+        let shared = |interpreter: &Interpreter| interpreter.event_loop_with(working);
+        let loops = [Loop::of(&pool), Loop::by(&pool.interpreters()[1], shared)];
+        for (index, own) in loops.iter().enumerate() {
+            let identity = own.run("identity");
+            let name = format!(" event loop of interpreter {index}");
+            assert!(identity.ends_with(&name), "{identity}");
+            for (coroutine, result) in RESULTS {
+                assert_eq!(own.run(coroutine), result, "{coroutine}");
+            }
+            assert_eq!(own.run("identity"), identity);
         }
-        assert_eq!(own.run("identity"), identity);
+        drop(jobs);
     });
 }
 

@@ -10,6 +10,7 @@ mod driven;
 mod ends;
 #[path = "../pythons/mod.rs"]
 mod pythons;
+mod reactors;
 mod settled;
 
 use hydrozoa::{EventLoop, FromPython, Handle, Pool, Task};

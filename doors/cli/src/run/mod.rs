@@ -189,10 +189,10 @@ fn serve_until_end(options: &Options, signals: &Signals, access: Option<AccessLo
     // Changes while the application is loaded count too.
     let watch = options.reloading.watch(&options.app_dir)?;
     let builder = options.builder(workers)?;
-    let server = Server::start(builder, settings, runtime.handle())?;
     let network = &options.network;
     let threads = network.io_threads.map_or_else(|| processors().min(4), NonZeroUsize::get);
     let threads = Arc::new(Threads::start(threads).context("starting threads")?);
+    let server = Server::start(builder, settings, runtime.handle(), &threads)?;
     // The threads go on until the applications have ended.
     let outcome = runtime.block_on(serve(options, &server, signals, access, &threads, watch));
     let left = match &outcome {

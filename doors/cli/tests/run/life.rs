@@ -145,6 +145,27 @@ fn an_event_loop_that_does_not_go_on_is_replaced() {
 }
 
 #[test]
+fn a_loop_that_does_not_go_on_keeps_none_of_the_connections_that_its_thread_serves() {
+    // All of them are one loop's.
+    let server = Server::start("coroutines", &["--workers", "2", "--io-threads", "1"]);
+    let address = server.address();
+    let mut open = Client::new(address);
+    assert_eq!(open.get("/seen").status, 200);
+    for (target, status) in [("/block?4", 200), ("/stuck?4", 500)] {
+        let blocked = std::thread::spawn(move || get(address, target));
+        std::thread::sleep(Duration::from_millis(500));
+        let began = Instant::now();
+        for _ in 0..20 {
+            assert_eq!(open.get("/seen").status, 200);
+            assert_eq!(get(address, "/seen").status, 200);
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "{target}: {:?}", began.elapsed());
+        assert!(!blocked.is_finished());
+        assert_eq!(blocked.join().unwrap().status, status);
+    }
+}
+
+#[test]
 fn a_contained_crash_is_an_error_of_its_request_alone() {
     let server = Server::start("plain", &["--workers", "2", "--contain-crashes"]);
     let address = server.address();

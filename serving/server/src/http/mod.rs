@@ -19,7 +19,7 @@ mod repository;
 mod request;
 mod routes;
 
-pub use connection::{Address, Listener, Respond, Threads, serve};
+pub use connection::{Address, Bell, Guest, Lane, Listener, Respond, Threads, serve};
 pub use guard::ambiguity;
 pub use routes::{metrics_router, router};
 

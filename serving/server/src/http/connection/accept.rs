@@ -4,13 +4,14 @@ use super::exchange::{Respond, Served};
 use super::heads::Heads;
 use super::listen::{Accepted, Listener, Stream};
 use super::threads::Threads;
+use super::timer::LazyTimer;
 use super::version::{self, Rewound};
 use super::write_timeout::WriteTimeout;
 use crate::access::Tls;
 use crate::guard::{ConnectionSlot, Connections, Met, Watched};
 use crate::http::Limits;
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,7 +180,7 @@ async fn connection_2<S: Respond>(
 ) {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
-        .timer(TokioTimer::new())
+        .timer(LazyTimer)
         .max_concurrent_streams(STREAMS)
         .max_header_list_size(u32::try_from(terms.limits.max_header_size).unwrap_or(u32::MAX))
         .keep_alive_interval(terms.limits.header_timeout)
@@ -210,7 +211,7 @@ async fn connection<S: Respond>(
     let most = terms.limits.max_header_size.max(LEAST_BUFFER);
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
+        .timer(LazyTimer)
         .header_read_timeout(terms.limits.header_timeout)
         .max_header_size(most)
         .max_buf_size(most);

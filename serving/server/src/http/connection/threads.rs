@@ -1,14 +1,10 @@
 //! The threads that serve connections.
-//!
-//! Each runs a runtime of its own, and a connection stays with its thread. In a runtime shared by several threads, a task that
-//! wakes itself wakes another thread too, which finds nothing to do. hyper's tasks wake themselves for each piece of a body,
-//! and a body of 1 MiB comes in sixteen.
 
+use super::lane::Lane;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 
 /// Threads that serve connections, until this is dropped. The listeners of a server may share them.
 #[derive(Debug)]
@@ -26,11 +22,9 @@ pub(crate) struct ThreadSlot {
 
 #[derive(Debug)]
 struct Thread {
-    runtime: Handle,
+    lane: Lane,
     /// Each of its connections has a clone.
     connections: Arc<()>,
-    /// The thread ends when this is dropped.
-    end: Option<oneshot::Sender<()>>,
     joined: Option<JoinHandle<()>>,
 }
 
@@ -43,6 +37,11 @@ impl Threads {
     pub fn start(count: usize) -> io::Result<Self> {
         let all = (0..count.max(1)).map(|_| Thread::start());
         Ok(Self { all: all.collect::<io::Result<_>>()?, reserved: Thread::start()? })
+    }
+
+    /// The shares of the connections, one a thread: other threads may serve them while they wait.
+    pub fn lanes(&self) -> Vec<Lane> {
+        self.all.iter().map(|thread| thread.lane.clone()).collect()
     }
 
     /// A place on the thread that is reserved.
@@ -59,31 +58,22 @@ impl Threads {
 
 impl Thread {
     fn place(&self) -> ThreadSlot {
-        ThreadSlot { runtime: self.runtime.clone(), _taken: Arc::clone(&self.connections) }
+        let (runtime, _taken) = (self.lane.runtime().clone(), Arc::clone(&self.connections));
+        ThreadSlot { runtime, _taken }
     }
 
     fn start() -> io::Result<Self> {
-        let runtime =
-            Builder::new_current_thread().enable_all().thread_name("http work").build()?;
-        let handle = runtime.handle().clone();
-        let (end, ended) = oneshot::channel::<()>();
-        let joined = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
-            // It ends by an error, as nothing is ever sent.
-            let _ = runtime.block_on(ended);
-            runtime.shutdown_background();
-        })?;
-        Ok(Self {
-            runtime: handle,
-            connections: Arc::default(),
-            end: Some(end),
-            joined: Some(joined),
-        })
+        let lane = Lane::new()?;
+        let own = lane.clone();
+        let named = std::thread::Builder::new().name("http".to_owned());
+        let joined = Some(named.spawn(move || own.own_thread())?);
+        Ok(Self { lane, connections: Arc::default(), joined })
     }
 }
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        drop(self.end.take());
+        self.lane.end();
         if let Some(joined) = self.joined.take() {
             // A panic of a task stays with the task.
             let _ = joined.join();
