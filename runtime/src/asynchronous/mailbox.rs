@@ -178,7 +178,7 @@ impl Mailbox {
         let _ = (&self.event).write(&1_u64.to_ne_bytes());
     }
 
-    /// What was sent. With `is_silent`, the descriptor is not the reason to look.
+    /// Takes all that was sent. With `is_silent`, the descriptor is not the reason to look.
     fn take(&self, is_silent: bool) -> Letters {
         if !is_silent {
             // Before the letters are taken: one that is sent after that makes the descriptor readable again.

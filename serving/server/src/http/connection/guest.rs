@@ -49,7 +49,7 @@ impl Guest {
         Ok(Self { lane, awaited, timer, due: None, bell: Bell::default() })
     }
 
-    /// What ends its wait.
+    /// The bell that ends its wait.
     pub fn bell(&self) -> Bell {
         self.bell.clone()
     }
