@@ -4,9 +4,10 @@ mod ending;
 mod pythons;
 
 use ending::{assert_ends, ends};
-use hydrozoa::{Error, Interpreter};
+use hydrozoa::{Error, Interpreter, Pool};
 use hydrozoa_testkit::alone::alone;
-use pythons::{each_pool_alone, pools};
+use pythons::{builders, each_pool_alone, pools};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -74,6 +75,68 @@ fn a_pool_that_is_closed_has_ended_all_its_interpreters_at_once() {
             .collect();
         pool.close(LONG).unwrap();
         assert!(ended.iter().all(|ended| ended.load(Ordering::SeqCst) == 1));
+    });
+}
+
+/// A pool of settled interpreters, more than have their turns at once. Each runs `end` when it ends, and adds the times to a file.
+fn settled(folder: &Path, most: usize, end: impl Fn(usize) -> String) -> (Pool, PathBuf) {
+    let pool = builders(3 * most).last().unwrap().settle_in(folder).build().unwrap();
+    let ends = folder.join("ends");
+    std::fs::write(&ends, "").unwrap();
+    for (index, interpreter) in pool.interpreters().iter().enumerate() {
+        let code = format!(
+            "
+import atexit, time
+path = {ends:?}
+@atexit.register
+def end():
+    begin = time.monotonic()
+    {}
+    with open(path, 'a') as file:
+        file.write(f'{{begin}} {{time.monotonic()}}\\n')
+",
+            end(index)
+        );
+        interpreter.session().run(&code, "end.py").unwrap();
+    }
+    pool.settle().unwrap();
+    (pool, ends)
+}
+
+#[test]
+fn settled_interpreters_end_by_turns() {
+    alone(PATIENCE, || {
+        let folder = tempfile::tempdir().unwrap();
+        let most = thread::available_parallelism().unwrap().get();
+        let (pool, ends) = settled(folder.path(), most, |_| "time.sleep(0.2)".to_owned());
+        pool.close(LONG).unwrap();
+        let text = std::fs::read_to_string(ends).unwrap();
+        let parse = |number: &str| number.parse::<f64>().unwrap();
+        let times = text.lines().map(|line| line.split_once(' ').unwrap());
+        let times: Vec<_> = times.map(|(begin, end)| (parse(begin), parse(end))).collect();
+        assert_eq!(times.len(), 3 * most);
+        for (begin, _) in &times {
+            let at_once = times.iter().filter(|(other, end)| other <= begin && begin < end);
+            assert!(at_once.count() <= most, "{times:?}");
+        }
+    });
+}
+
+#[test]
+fn settled_interpreters_do_not_wait_for_ends_that_wait_for_theirs() {
+    alone(PATIENCE, || {
+        let folder = tempfile::tempdir().unwrap();
+        let most = thread::available_parallelism().unwrap().get();
+        // As many as have a turn at once end when all others have ended.
+        let end = |index: usize| match index < most {
+            true => {
+                format!("while open(path).read().count('\\n') < {}: time.sleep(0.01)", 2 * most)
+            }
+            false => "pass".to_owned(),
+        };
+        let (pool, ends) = settled(folder.path(), most, end);
+        pool.close(LONG).unwrap();
+        assert_eq!(std::fs::read_to_string(ends).unwrap().lines().count(), 3 * most);
     });
 }
 

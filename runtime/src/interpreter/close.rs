@@ -3,7 +3,9 @@
 use super::{Inner, Interpreter};
 use crate::thread::Thread;
 use crate::{Error, Result};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Whether an interpreter has ended.
@@ -71,7 +73,7 @@ fn stuck() -> usize {
         let is_stuck = interpreter.is_stuck();
         // The others may have given it up meanwhile. Its end is waited for elsewhere.
         if Arc::strong_count(&interpreter.0) == 1 {
-            drop(GivenUp::new(interpreter));
+            drop(GivenUp::new(interpreter, None));
         }
         is_stuck
     };
@@ -109,17 +111,80 @@ impl Interpreter {
     }
 }
 
-/// Gives handles up, one beside the other, and waits at most for `within` until their interpreters have ended.
+/// Gives handles up, one beside the other, and waits at most for `within` until their interpreters have ended. Settled ones take turns.
 pub(crate) fn close_all(interpreters: Vec<Interpreter>, within: Duration) -> Result<()> {
     // Too far away for the clock is never.
     let deadline = Instant::now().checked_add(within);
-    let given_up: Vec<_> = interpreters.into_iter().map(GivenUp::new).collect();
+    let turns = Turns::new();
+    let give_up = |interpreter: Interpreter| {
+        let is_settled = interpreter.0.settling().so_far().times > 0;
+        GivenUp::new(interpreter, is_settled.then(|| turns.clone()))
+    };
+    let given_up: Vec<_> = interpreters.into_iter().map(give_up).collect();
     let mut outcome = Ok(());
     for given_up in given_up {
         let ended = given_up.and_then(|given_up| given_up.wait_until(deadline, within));
         outcome = outcome.and(ended);
     }
     outcome
+}
+
+/// As many ends at once as the machine has processors. The end of a settled interpreter brings most of its memory back, as Python visits every object: where many
+/// end at once, a machine that has had room for them settled has none for that.
+#[derive(Debug)]
+struct Turns {
+    most: usize,
+    state: Mutex<TurnState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct TurnState {
+    running: usize,
+    /// Turns that have ended, and those that were not waited for.
+    passed: u64,
+}
+
+/// One end, until it is dropped.
+struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// An end that takes longer may wait for others, whose own ends wait for it.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    fn new() -> Arc<Self> {
+        let most = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Arc::new(Self { most, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Waits for a turn, as long as others end.
+    fn take(&self) -> Turn<'_> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.running >= self.most {
+            let passed = state.passed;
+            let is_full =
+                |state: &mut TurnState| state.running >= self.most && state.passed == passed;
+            let waited = self.changed.wait_timeout_while(state, Self::PATIENCE, is_full);
+            let (now, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = now;
+            if waited.timed_out() {
+                // Of those that wait, one goes on.
+                state.passed += 1;
+                break;
+            }
+        }
+        state.running += 1;
+        Turn(self)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.running -= 1;
+        state.passed += 1;
+        self.0.changed.notify_all();
+    }
 }
 
 /// An interpreter of which a handle was dropped, on another thread: the drop waits for the end without a limit.
@@ -130,13 +195,15 @@ struct GivenUp {
 }
 
 impl GivenUp {
-    fn new(interpreter: Interpreter) -> Result<Self> {
+    fn new(interpreter: Interpreter, turns: Option<Arc<Turns>>) -> Result<Self> {
         let name = interpreter.name().to_owned();
         let end = interpreter.0.end.clone();
         let weak = Arc::downgrade(&interpreter.0);
-        Thread::start("close", move || drop(interpreter))
-            .map_err(|error| Error::no_thread(&name, &error))?
-            .detach();
+        let drop = move || {
+            let _turn = turns.as_ref().map(|turns| turns.take());
+            drop(interpreter);
+        };
+        Thread::start("close", drop).map_err(|error| Error::no_thread(&name, &error))?.detach();
         Ok(Self { name, interpreter: weak, end })
     }
 
@@ -148,7 +215,7 @@ impl GivenUp {
         if let Some(inner) = self.interpreter.upgrade() {
             sessions = inner.leases.count();
             // It may be the last one by now.
-            drop(GivenUp::new(Interpreter(inner)));
+            drop(GivenUp::new(Interpreter(inner), None));
         }
         Err(Error::InUse { interpreter: self.name, sessions, waited: within })
     }
