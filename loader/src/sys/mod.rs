@@ -26,8 +26,7 @@ pub(crate) mod record_locks;
 pub(crate) mod signals;
 pub(crate) mod thread;
 
-/// Size of a page, in bytes. x86-64 has 4 KiB base pages on every kernel.
-pub(crate) const PAGE: usize = 4096;
+pub(crate) use crate::arch::page_size;
 
 /// The processor's features as the kernel reports them: AT_HWCAP and AT_HWCAP2 of the auxiliary vector.
 pub(crate) fn hardware_capabilities() -> [u64; 2] {
@@ -36,14 +35,11 @@ pub(crate) fn hardware_capabilities() -> [u64; 2] {
 }
 
 /// `value` rounded down to a multiple of the page size.
-pub(crate) const fn page_down(value: usize) -> usize {
-    value & !(PAGE - 1)
+pub(crate) fn page_down(value: usize) -> usize {
+    value & !(page_size() - 1)
 }
 
 /// `value` rounded up to a multiple of the page size; `None` on overflow.
-pub(crate) const fn page_up(value: usize) -> Option<usize> {
-    match value.checked_add(PAGE - 1) {
-        Some(sum) => Some(page_down(sum)),
-        None => None,
-    }
+pub(crate) fn page_up(value: usize) -> Option<usize> {
+    value.checked_add(page_size() - 1).map(page_down)
 }
