@@ -12,6 +12,7 @@ pub(super) mod judge;
 mod patch;
 
 use std::collections::BTreeMap;
+use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -142,6 +143,9 @@ fn toolchains(case: &Case, quick: bool) -> Vec<Toolchain> {
 fn one(case: &Case, toolchain: &Toolchain, root: &Path, support: &Path) -> Outcome {
     if let Some(reason) = &case.skip {
         return Outcome::Skipped(reason.clone());
+    }
+    if let Some(machine) = case.machine.as_ref().filter(|machine| **machine != ARCH) {
+        return Outcome::Skipped(format!("it is for {machine}"));
     }
     if !toolchain.is_installed() {
         return Outcome::Skipped("not installed".into());
