@@ -68,7 +68,7 @@ impl System {
         let mounted = [
             (workspace::root().to_owned(), "/src"),
             (target, "/target"),
-            (registry, "/root/.cargo/registry"),
+            (registry, "/cargo/registry"),
         ];
         let mounted = mounted.map(|(outside, inside)| (outside, inside.to_owned())).into();
         let root = Root::new(entry.folder().to_owned(), mounted).emulating(FORMAT);
@@ -88,7 +88,7 @@ impl System {
         libtest::counted(&mut self.root.command(PATH, &whole(line)))
     }
 
-    /// What a line prints.
+    /// Runs a line and returns its output.
     pub(super) fn output(&self, line: &str) -> Result<String> {
         println!("$ {line}");
         let output = self.root.command(PATH, &whole(line)).output().context("starting unshare")?;
@@ -113,6 +113,7 @@ impl System {
 /// A line with all that it needs. The shell stays: a process that is the first of its machine has no handlers of signals by default.
 fn whole(line: &str) -> String {
     let variables = [
+        ("CARGO_HOME", "/cargo"),
         ("CARGO_TARGET_DIR", "/target"),
         ("CARGO_NET_OFFLINE", "true"),
         ("HYDROZOA_PAYLOAD_TARGET", "/target/payload"),

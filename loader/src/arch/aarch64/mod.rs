@@ -18,8 +18,6 @@ mod guard;
 mod interrupted;
 mod late_call;
 #[cfg(target_arch = "aarch64")]
-mod page;
-#[cfg(target_arch = "aarch64")]
 mod tls;
 #[cfg(target_arch = "aarch64")]
 mod variadic;
@@ -38,8 +36,6 @@ pub(crate) use interrupted::{
     return_of_call, without_signature,
 };
 pub(crate) use late_call::write_late_thunk;
-#[cfg(target_arch = "aarch64")]
-pub(crate) use page::page_size;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use tls::{call_resolver, thread_pointer, tls_get_addr, tls_get_addr_for};
 #[cfg(target_arch = "aarch64")]

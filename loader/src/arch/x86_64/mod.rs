@@ -31,11 +31,6 @@ pub(crate) use vfork::vforking;
 /// EM_X86_64.
 pub(crate) const MACHINE: u16 = goblin::elf::header::EM_X86_64;
 
-/// Bytes of a page: 4 KiB on every kernel.
-pub(crate) const fn page_size() -> usize {
-    4096
-}
-
 /// `long double`, which is passed as the first argument on the stack (psABI, "Parameter Passing"). A larger structure is passed
 /// there too. The bytes behind the number are the caller's stack, and are passed on unread.
 #[derive(Clone, Copy)]

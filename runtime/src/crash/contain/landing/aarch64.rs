@@ -35,8 +35,8 @@ const HAS_SME: u64 = 1 << 23;
 ///
 /// As for [`Kept::land`](super::Kept::land).
 pub(super) unsafe fn land(base: usize, own: usize, context: &mut libc::mcontext_t) {
-    /// The type of the branch that has led to the fault, by which a landing that is no target of branches would be refused (Arm ARM,
-    /// C5.2.19, BTYPE).
+    /// The type of the last branch (Arm ARM, C5.2.19, BTYPE): the processor faults if an instruction that follows an indirect one is not
+    /// a place for branches.
     const FLAGS: u64 = 0b11 << 10;
     // SAFETY: asks for a number.
     let features = unsafe { libc::getauxval(libc::AT_HWCAP2) };
