@@ -66,11 +66,11 @@ impl System {
         let target = cache::root()?.join("aarch64-target");
         let registry = cargo_home()?.join("registry");
         let mounted = [
-            (workspace::root().to_owned(), "/src"),
-            (target, "/target"),
-            (registry, "/cargo/registry"),
+            (workspace::root().to_owned(), "/src".to_owned()),
+            (target, "/target".to_owned()),
+            (registry, format!("{}/.cargo/registry", debian::HOME)),
         ];
-        let mounted = mounted.map(|(outside, inside)| (outside, inside.to_owned())).into();
+        let mounted = mounted.into();
         let root = Root::new(entry.folder().to_owned(), mounted).emulating(FORMAT);
         root.connect()?;
         Ok(Self { root, _entry: entry })
@@ -113,7 +113,6 @@ impl System {
 /// A line with all that it needs. The shell stays: a process that is the first of its machine has no handlers of signals by default.
 fn whole(line: &str) -> String {
     let variables = [
-        ("CARGO_HOME", "/cargo"),
         ("CARGO_TARGET_DIR", "/target"),
         ("CARGO_NET_OFFLINE", "true"),
         ("HYDROZOA_PAYLOAD_TARGET", "/target/payload"),
@@ -153,7 +152,11 @@ fn fill(folder: &Path) -> Result<()> {
             .to_owned(),
     ] {
         println!("$ {line}");
-        root.run(HOST_PATH, &line).with_context(|| line.clone())?;
+        // dpkg has a thousand lines.
+        let quiet = format!("({line}) >>/srv/making.log 2>&1");
+        root.run(HOST_PATH, &quiet).with_context(|| {
+            format!("{line} fails; {} says why", root.inside("/srv/making.log").display())
+        })?;
     }
     wheels(&root.inside(SITE))
 }

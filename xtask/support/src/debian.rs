@@ -10,6 +10,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tools::{self, succeeds};
 
+/// The home of those who run lines there.
+pub const HOME: &str = "/root";
+
 /// The tool that makes a system.
 const TOOLS: [(&str, &str); 1] = [("debootstrap", "debootstrap")];
 
@@ -182,7 +185,7 @@ impl Root {
             is_kept || name.to_lowercase().ends_with("_proxy")
         });
         command.env_clear().envs(kept.collect::<Vec<_>>());
-        command.env("HOME", "/root").env("LANG", "C.UTF-8").env("PATH", path);
+        command.env("HOME", HOME).env("LANG", "C.UTF-8").env("PATH", path);
         command.arg(line).stdin(Stdio::null());
         command
     }
