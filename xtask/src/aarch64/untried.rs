@@ -15,7 +15,11 @@ pub(super) const PROGRAMS: [(&str, &str); 3] = [
 ];
 
 /// Parts of the names of single tests.
-pub(super) const TESTS: [(&str, &str); 14] = [
+pub(super) const TESTS: [(&str, &str); 15] = [
+    (
+        "text_relocations_make_their_own_pages_private_and_no_others",
+        "the emulator's /proc/self/smaps counts no private pages",
+    ),
     (
         "the_language_of_messages_says_nothing_about_what_is_replicated",
         "the system's glibc translates nothing in the locale C.UTF-8, on x86-64 neither",
