@@ -5,7 +5,7 @@ use std::ops::{Add, Range};
 
 use crate::error::Result;
 use crate::image::{Image, Segment, Targets};
-use crate::sys::{PAGE, page_down};
+use crate::sys::{page_down, page_size};
 
 /// The memory that each replica of a file takes for itself, and the memory that all replicas share.
 ///
@@ -76,19 +76,20 @@ impl Cost {
         let all = pages(segment.address, segment.memory_size);
         let file_end = segment.address + segment.file_size;
         // The rest of the page in which the file's part ends is cleared.
-        let cleared = (segment.memory_size > segment.file_size && !file_end.is_multiple_of(PAGE))
-            .then(|| page_down(file_end));
+        let cleared = (segment.memory_size > segment.file_size
+            && !file_end.is_multiple_of(page_size()))
+        .then(|| page_down(file_end));
         let in_file = match segment.file_size {
             0 => all.start..all.start,
             size => pages(segment.address, size),
         };
         let relro = relro.map_or(0..0, |(start, end)| start..end);
-        let mut written = vec![false; all.len() / PAGE];
+        let mut written = vec![false; all.len() / page_size()];
         let runs = targets.within(all.clone());
-        for page in runs.flat_map(|run| run.step_by(PAGE)).chain(cleared) {
-            written[(page - all.start) / PAGE] = true;
+        for page in runs.flat_map(|run| run.step_by(page_size())).chain(cleared) {
+            written[(page - all.start) / page_size()] = true;
         }
-        for (page, written) in all.step_by(PAGE).zip(written) {
+        for (page, written) in all.step_by(page_size()).zip(written) {
             let kind = match (written, relro.contains(&page)) {
                 (true, true) => &mut self.relocated_constants,
                 (false, true) => &mut self.shared,
@@ -96,7 +97,7 @@ impl Cost {
                 (false, false) if in_file.contains(&page) => &mut self.data,
                 (false, false) => &mut self.zeroed,
             };
-            *kind += PAGE;
+            *kind += page_size();
         }
     }
 }
@@ -125,7 +126,7 @@ impl Sum for Cost {
 
 /// The pages in which `length` bytes at `address` lie.
 fn pages(address: usize, length: usize) -> Range<usize> {
-    page_down(address)..(address + length).div_ceil(PAGE) * PAGE
+    page_down(address)..(address + length).div_ceil(page_size()) * page_size()
 }
 
 fn bytes(runs: impl Iterator<Item = Range<usize>>) -> usize {

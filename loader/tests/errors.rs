@@ -11,6 +11,13 @@ use hydrozoa_testkit::refusal::{Point, count, points, refusing, watch};
 /// Seconds for a test in a process of its own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The relocation of an offset from the thread pointer.
+const OFFSET: &str = if cfg!(target_arch = "x86_64") {
+    "(R_X86_64_TPOFF64) at "
+} else {
+    "(R_AARCH64_TLS_TPREL) at "
+};
+
 fn domain() -> Domain {
     Loader::builder().build().unwrap().domain("failing").build().unwrap()
 }
@@ -101,7 +108,7 @@ fn a_relocation_that_cannot_be_applied_is_named_with_how_to_compile() {
     let error = open(&domain, &path, OpenFlags::NOW).unwrap_err();
     assert!(matches!(error, Error::Relocation { .. }), "{error:?}");
     let text = error.to_string();
-    assert!(text.contains("libreaches.so: relocation ") && text.contains("(R_X86_64_TPOFF64) at "));
+    assert!(text.contains("libreaches.so: relocation ") && text.contains(OFFSET));
     assert!(text.ends_with("(compile it with -fPIC, and link it with -shared)"), "{text}");
 }
 

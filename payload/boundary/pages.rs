@@ -5,8 +5,25 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of a page.
-pub const PAGE: usize = 4096;
+/// Bytes of a page: 4 KiB on every x86-64. Kernels for AArch64 have pages of 4, 16 or 64 KiB. A handler of signals may ask.
+#[inline]
+pub fn page_size() -> usize {
+    if cfg!(target_arch = "x86_64") { 4096 } else { asked_page_size() }
+}
+
+/// The size that the kernel names.
+fn asked_page_size() -> usize {
+    /// 0 as long as nobody has asked.
+    static SIZE: AtomicUsize = AtomicUsize::new(0);
+    let known = SIZE.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: asks for a number, which each program has got from the kernel (getauxval(3)).
+    let size = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+    SIZE.store(size, Ordering::Relaxed);
+    size
+}
 
 /// A heap of so many pieces gets the pages of the next one at once.
 const MANY: usize = 32;
@@ -47,4 +64,16 @@ pub fn reserved(length: usize) -> Option<(usize, usize)> {
     // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
     let start = unsafe { map(ptr::null_mut(), length, libc::PROT_NONE, 0) };
     start.map(|start| (start.expose_provenance(), length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{asked_page_size, page_size};
+
+    #[test]
+    fn the_size_of_a_page_is_that_of_the_system() {
+        // SAFETY: asks for a number.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        assert_eq!((page_size(), asked_page_size(), asked_page_size()), (size, size, size));
+    }
 }

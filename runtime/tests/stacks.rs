@@ -206,8 +206,7 @@ struct Own {
     signal_stack: (usize, usize, c_int),
     blocked: u64,
     name: String,
-    /// MXCSR without the flags of what has happened, and the control word of x87.
-    floating: (u32, u16),
+    floating: [u64; 2],
 }
 
 impl Own {
@@ -220,16 +219,32 @@ impl Own {
             assert_eq!(libc::sigaltstack(ptr::null(), &mut stack), 0);
             assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut mask), 0);
             assert_eq!(libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()), 0);
-            let (mut sse, mut x87) = (0_u32, 0_u16);
-            std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &mut sse, in(reg) &mut x87);
             Self {
                 signal_stack: (stack.ss_sp.addr(), stack.ss_size, stack.ss_flags),
                 blocked: ptr::from_ref(&mask).cast::<u64>().read(),
                 name: CStr::from_bytes_until_nul(&name).unwrap().to_string_lossy().into_owned(),
-                floating: (sse & !0x3f, x87),
+                floating: floating(),
             }
         }
     }
+}
+
+/// MXCSR without the flags of what has happened, and the control word of x87.
+#[cfg(target_arch = "x86_64")]
+fn floating() -> [u64; 2] {
+    let (mut sse, mut x87) = (0_u32, 0_u16);
+    // SAFETY: the instructions store to the places.
+    unsafe { std::arch::asm!("stmxcsr [{}]", "fnstcw [{}]", in(reg) &mut sse, in(reg) &mut x87) };
+    [u64::from(sse & !0x3f), u64::from(x87)]
+}
+
+/// FPCR.
+#[cfg(target_arch = "aarch64")]
+fn floating() -> [u64; 2] {
+    let control;
+    // SAFETY: the instruction reads a register.
+    unsafe { std::arch::asm!("mrs {}, fpcr", out(reg) control) };
+    [control, 0]
 }
 
 /// A library that changes what its thread has.
@@ -253,9 +268,14 @@ int by_prctl(void) { return prctl(PR_SET_NAME, \"renamed\"); }
 int by_pthread(void) { return pthread_setname_np(pthread_self(), \"renamed\"); }
 int is_named(void) { char name[16]; prctl(PR_GET_NAME, name); return name[0] == 'r' && name[1] == 'e'; }
 int upwards(void) {
+#ifdef __x86_64__
     unsigned sse = 0x1f80 | 0x4000 | 0x8040;
     unsigned short x87 = 0x37f | 0x800;
     __asm__ volatile (\"ldmxcsr %0; fldcw %1\" : : \"m\"(sse), \"m\"(x87));
+#else
+    unsigned long control = 1 << 22 | 1 << 24;
+    __asm__ volatile (\"msr fpcr, %0\" : : \"r\"(control));
+#endif
     return 0;
 }
 ";

@@ -3,6 +3,7 @@
 //! `test` does all of its set-up itself ([`environment`]). It keeps downloads outside the checkout. Another program measures,
 //! compares and tries; `lab` builds and runs it.
 
+mod aarch64;
 mod backend;
 mod capi;
 mod dist;
@@ -84,6 +85,11 @@ enum Task {
     /// A wheel, an archive with the command, the libraries, the headers and the backend of Triton, the crates, a bill of materials,
     /// changes and digests. The files are for glibc 2.28 and newer. Two runs on one commit make the same bytes.
     Dist(dist::Arguments),
+    /// The port to AArch64 under an emulator: builds the crates, and runs the loader's tests, the linker's cases and numpy in three copies
+    ///
+    /// As root, on Linux 6.7 and newer: it makes a Debian with a cross compiler, qemu-user and CPython and numpy for AArch64 in the cache (4 GB).
+    /// It says which tests the emulator cannot run. `--only NAME` selects steps: build, loader, linker, copies. `--shell LINE` runs a line there.
+    Aarch64(aarch64::Arguments),
     /// Whether the published interfaces still serve the users of the last release
     Semver,
     /// Resolves the pinned packages again and rewrites xtask/locks; `--python 3.14` those of one version
@@ -117,6 +123,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Wheel(arguments) => wheel::run(&arguments),
         Task::Backend(arguments) => backend::run(&arguments),
         Task::Dist(arguments) => dist::run(&arguments),
+        Task::Aarch64(arguments) => aarch64::run(&arguments),
         Task::Semver => semver::run(),
         Task::Lock(arguments) => lock::run(&arguments),
     }

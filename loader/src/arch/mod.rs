@@ -15,7 +15,7 @@ compile_error!(
      build without the target feature crt-static"
 );
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("hydrozoa-loader supports x86-64, and is prepared for AArch64");
+compile_error!("hydrozoa-loader supports x86-64 and AArch64");
 
 #[cfg(any(target_arch = "aarch64", test))]
 #[cfg_attr(

@@ -12,7 +12,7 @@ use crate::bind::binding::Binding;
 use crate::image::Image;
 use crate::image::relocations::{Rela, relr_addresses};
 use crate::replica::words::Words;
-use crate::sys::PAGE;
+use crate::sys::page_size;
 
 /// The relocations of an image, divided by the phase that writes them.
 #[derive(Debug, Default)]
@@ -93,7 +93,11 @@ fn all(image: &Image, action: Action) -> impl Iterator<Item = u64> {
 /// The place of the word at `address`, if it lies in one page.
 fn place(image: &Image, address: u64) -> Option<u32> {
     let place = (address as usize).wrapping_sub(image.first);
-    if place % PAGE + size_of::<u64>() > PAGE { None } else { u32::try_from(place).ok() }
+    if place % page_size() + size_of::<u64>() > page_size() {
+        None
+    } else {
+        u32::try_from(place).ok()
+    }
 }
 
 enum Word {

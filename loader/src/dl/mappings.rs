@@ -8,7 +8,7 @@ use crate::dl::Interposed;
 use crate::domain::{self, Domain};
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
-use crate::sys::{PAGE, memory, page_up};
+use crate::sys::{memory, page_size, page_up};
 
 /// The functions that map and unmap memory.
 pub(super) fn uses(domain: DomainId) -> Vec<Interposed> {
@@ -33,7 +33,7 @@ fn of(context: usize) -> Option<Domain> {
 
 /// The pages from `address` on. None if it is not the address of a page: the kernel refuses it.
 fn range(address: usize, length: usize) -> Range<usize> {
-    let length = if address.is_multiple_of(PAGE) { page_up(length).unwrap_or(0) } else { 0 };
+    let length = if address.is_multiple_of(page_size()) { page_up(length).unwrap_or(0) } else { 0 };
     address..address.saturating_add(length)
 }
 

@@ -15,7 +15,7 @@ use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
 use crate::arch;
 use crate::error::Error;
 use crate::image::{IMAGES, Image, provided};
-use crate::sys::{PAGE, file};
+use crate::sys::{file, page_size};
 use crate::system::SYSTEM;
 use crate::system::search::{self, Level};
 
@@ -177,7 +177,7 @@ fn of_program_headers<'a>(headers: impl Iterator<Item = &'a [u8]> + Clone) -> Op
     }
     let (offset, address) = (8, 16);
     let is_skewed = |header: &[u8]| {
-        !word(header, address).wrapping_sub(word(header, offset)).is_multiple_of(PAGE as u64)
+        !word(header, address).wrapping_sub(word(header, offset)).is_multiple_of(page_size() as u64)
     };
     if loads.any(is_skewed) {
         return Some("ELF load command address/offset not page-aligned");

@@ -11,7 +11,7 @@ use plain::Plain;
 
 use crate::arch;
 use crate::error::Error;
-use crate::sys::{PAGE, page_down, page_up};
+use crate::sys::{page_down, page_size, page_up};
 
 /// One PT_LOAD. Addresses are relative to the image's lowest page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Layout {
         let (Some(first), Some(last)) = (loads.first(), loads.last()) else {
             return malformed("it has no PT_LOAD segment");
         };
-        let first = first.p_vaddr & !(PAGE as u64 - 1);
+        let first = first.p_vaddr & !(page_size() as u64 - 1);
         let end_of = |load: &program_header::program_header64::ProgramHeader| {
             let end = load.p_vaddr.checked_add(load.p_memsz)?.checked_sub(first)?;
             (end <= GREATEST_SPAN).then_some(end as usize)
@@ -107,7 +107,7 @@ impl Layout {
             return malformed("its segments span more address space than any image can");
         };
         let mut segments: Vec<Segment> = Vec::with_capacity(loads.len());
-        let mut alignment = PAGE as u64;
+        let mut alignment = page_size() as u64;
         for (index, load) in loads.iter().enumerate() {
             let name = format!("PT_LOAD {index}");
             alignment = alignment.max(check_load(&name, load, bytes.len() as u64)?);
@@ -292,7 +292,7 @@ fn check_load(
     if !alignment.is_power_of_two() || alignment > GREATEST_ALIGNMENT {
         return malformed(format!("{name} has the alignment {:#x}", load.p_align));
     }
-    if load.p_vaddr % PAGE as u64 != load.p_offset % PAGE as u64 {
+    if load.p_vaddr % page_size() as u64 != load.p_offset % page_size() as u64 {
         return malformed(format!("{name}: p_vaddr and p_offset differ modulo the page size"));
     }
     Ok(alignment)

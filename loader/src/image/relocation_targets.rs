@@ -6,7 +6,7 @@ use super::relocations::relr_addresses;
 use super::{Image, Segment};
 use crate::arch;
 use crate::error::{Error, Result};
-use crate::sys::{PAGE, page_down};
+use crate::sys::{page_down, page_size};
 
 /// The pages that relocation makes private to a replica.
 ///
@@ -20,15 +20,15 @@ pub(crate) struct Targets {
 impl Targets {
     /// Checks every relocation of `image`.
     pub(super) fn check(image: &Image) -> Result<Targets> {
-        let mut touched = vec![false; image.span / PAGE];
+        let mut touched = vec![false; image.span / page_size()];
         let mut mark = |offset: u64, size: usize| {
             let at = (offset as usize).wrapping_sub(image.first);
             let may_write = |segment: &&Segment| segment.write || image.dynamic.text_relocations;
             let mut writable = image.segments.iter().rev().filter(may_write);
             let inside = writable.any(|segment| segment.holds(at, size));
             if inside {
-                touched[at / PAGE] = true;
-                touched[(at + size - 1) / PAGE] = true;
+                touched[at / page_size()] = true;
+                touched[(at + size - 1) / page_size()] = true;
             }
             inside
         };
@@ -70,10 +70,10 @@ impl Targets {
 fn runs(touched: &[bool]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (page, _) in touched.iter().enumerate().filter(|(_, touched)| **touched) {
-        let start = page_down(page * PAGE);
+        let start = page_down(page * page_size());
         match runs.last_mut() {
-            Some(last) if last.end == start => last.end += PAGE,
-            _ => runs.push(start..start + PAGE),
+            Some(last) if last.end == start => last.end += page_size(),
+            _ => runs.push(start..start + page_size()),
         }
     }
     runs
@@ -86,6 +86,6 @@ mod tests {
     #[test]
     fn neighbouring_pages_are_one_run() {
         let runs = runs(&[true, true, false, true]);
-        assert_eq!(runs, [0..2 * PAGE, 3 * PAGE..4 * PAGE]);
+        assert_eq!(runs, [0..2 * page_size(), 3 * page_size()..4 * page_size()]);
     }
 }

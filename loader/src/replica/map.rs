@@ -20,7 +20,7 @@ use crate::image::{Image, Segment};
 use crate::replica::Replica;
 use crate::replica::words::{Unwritten, Words};
 use crate::sys::memory::{self, Protection, Reservation};
-use crate::sys::{PAGE, page_down, page_up};
+use crate::sys::{page_down, page_size, page_up};
 
 /// Maps the segments of `image` from its file, privately: pages that nobody writes stay the page cache's.
 /// Pages that relocation writes already hold `words`.
@@ -195,13 +195,13 @@ fn change(
     })
 }
 
-/// At least this many pages in a row that relocation writes are copied; fewer are not worth a
+/// At least this many bytes in a row that relocation writes are copied; fewer are not worth a
 /// mapping of their own.
-const WORTH_COPYING: usize = 16 * PAGE;
+const WORTH_COPYING: usize = 64 << 10;
 
-/// This many pages are made by one request and then filled: pages that the kernel has cleared are
-/// still in a near cache, and requests are few.
-const AT_ONCE: usize = 64 * PAGE;
+/// The pages of this many bytes, a multiple of every page size, are made by one request and then filled: pages that
+/// the kernel has cleared are still in a near cache, and requests are few.
+const AT_ONCE: usize = 256 << 10;
 
 /// The pages of a segment.
 fn pages(segment: &Segment) -> Range<usize> {
@@ -261,11 +261,11 @@ fn map_segment(
         for at in pages.clone().step_by(AT_ONCE) {
             let part = at..pages.end.min(at + AT_ONCE);
             memory::populate(memory.base() + part.start, part.len());
-            for page in part.step_by(PAGE).filter(|_| copied) {
+            for page in part.step_by(page_size()).filter(|_| copied) {
                 copy(memory, image, segment, page);
                 // SAFETY: the page was just mapped, is writable, and is referred to by nobody; in
                 // runs before it all words were written.
-                unsafe { words.write_before(page + PAGE, memory.base()) };
+                unsafe { words.write_before(page + page_size(), memory.base()) };
             }
         }
         // SAFETY: as above, of all pages of the run.
@@ -288,7 +288,7 @@ fn written_runs<'a>(
 /// Copies what a mapping of the file would show in `page`, of a segment's file part, into fresh
 /// memory.
 fn copy(memory: &Reservation, image: &Image, segment: &Segment, page: usize) {
-    let end = (segment.address + segment.file_size).min(page + PAGE);
+    let end = (segment.address + segment.file_size).min(page + page_size());
     let bytes = &image.bytes()[file_offset(segment, page)..file_offset(segment, end)];
     // SAFETY: the page was just mapped, is writable, and is referred to by nobody; the view of the
     // file is another mapping.

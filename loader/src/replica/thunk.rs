@@ -129,7 +129,8 @@ impl Chained {
     }
 }
 
-/// Generated code. Written once, then executable and read-only.
+/// Generated code. Written once, then executable and read-only. As new pages become executable, the kernel makes their bytes what
+/// processors fetch, also where that is not by itself so (AArch64: arch/arm64/mm/flush.c, `__sync_icache_dcache`).
 #[derive(Debug)]
 pub(crate) struct Thunks {
     _code: Option<Reservation>,

@@ -205,9 +205,9 @@ pub(crate) fn conventions() -> lconv {
     // SAFETY: each locale has the items of <langinfo.h>, strings that end in NUL.
     let text = |item| unsafe { nl_langinfo(item) };
     // SAFETY: as above; a number is the first byte.
-    let number = |item| match unsafe { *text(item) } {
-        -1 => c_char::MAX,
-        number => number,
+    let number = |item| match unsafe { *text(item) }.to_ne_bytes() {
+        [u8::MAX] => c_char::MAX,
+        byte => c_char::from_ne_bytes(byte),
     };
     let grouping = |item| match number(item) {
         c_char::MAX => c"".as_ptr().cast_mut(),

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 
 use super::lock::{Mutex, Rank};
-use super::{PAGE, page_down, page_up};
+use super::{page_down, page_size, page_up};
 
 /// A range of address space with one owner. It is unmapped when the owner is dropped.
 ///
@@ -27,11 +27,11 @@ impl Reservation {
         unmap_owed();
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let length = page_up(length).filter(|&length| length > 0).ok_or_else(invalid)?;
-        let alignment = alignment.max(PAGE);
+        let alignment = alignment.max(page_size());
         if !alignment.is_power_of_two() {
             return Err(invalid());
         }
-        let slack = alignment - PAGE;
+        let slack = alignment - page_size();
         let total = length.checked_add(slack).ok_or_else(invalid)?;
         // SAFETY: an anonymous mapping at an address of the kernel's choice replaces nothing.
         let address = unsafe {
@@ -98,8 +98,8 @@ impl Reservation {
         flags: i32,
     ) -> io::Result<()> {
         if !self.holds(at, length)
-            || !at.is_multiple_of(PAGE)
-            || !offset.is_multiple_of(PAGE as u64)
+            || !at.is_multiple_of(page_size())
+            || !offset.is_multiple_of(page_size() as u64)
         {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }

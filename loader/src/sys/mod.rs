@@ -19,6 +19,7 @@ pub(crate) mod locale;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod own_memory;
+mod pages;
 pub(crate) mod process;
 pub(crate) mod quiet_file;
 pub(crate) mod ranges;
@@ -26,24 +27,10 @@ pub(crate) mod record_locks;
 pub(crate) mod signals;
 pub(crate) mod thread;
 
-/// Size of a page, in bytes. x86-64 has 4 KiB base pages on every kernel.
-pub(crate) const PAGE: usize = 4096;
+pub(crate) use pages::{page_down, page_size, page_up};
 
 /// The processor's features as the kernel reports them: AT_HWCAP and AT_HWCAP2 of the auxiliary vector.
 pub(crate) fn hardware_capabilities() -> [u64; 2] {
     // SAFETY: asks for two numbers.
     unsafe { [libc::getauxval(libc::AT_HWCAP), libc::getauxval(libc::AT_HWCAP2)] }
-}
-
-/// `value` rounded down to a multiple of the page size.
-pub(crate) const fn page_down(value: usize) -> usize {
-    value & !(PAGE - 1)
-}
-
-/// `value` rounded up to a multiple of the page size; `None` on overflow.
-pub(crate) const fn page_up(value: usize) -> Option<usize> {
-    match value.checked_add(PAGE - 1) {
-        Some(sum) => Some(page_down(sum)),
-        None => None,
-    }
 }

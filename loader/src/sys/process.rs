@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::functions::functions;
-use super::{PAGE, thread};
+use super::{page_size, thread};
 
 /// A process. A child that it forks is another one. A child of vfork(2) is the same until it calls exec, because it has
 /// the memory of its parent.
@@ -77,7 +77,7 @@ fn wiped_page() -> Option<&'static AtomicU32> {
     unsafe {
         let page = libc::mmap(
             ptr::null_mut(),
-            PAGE,
+            page_size(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
             -1,
@@ -86,8 +86,8 @@ fn wiped_page() -> Option<&'static AtomicU32> {
         if page == libc::MAP_FAILED {
             return None;
         }
-        if libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) != 0 {
-            libc::munmap(page, PAGE);
+        if libc::madvise(page, page_size(), libc::MADV_WIPEONFORK) != 0 {
+            libc::munmap(page, page_size());
             return None;
         }
         Some(&*page.cast::<AtomicU32>())

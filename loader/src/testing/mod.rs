@@ -18,6 +18,11 @@ use crate::load;
 use crate::policy::Class;
 use crate::replica::Replica;
 
+/// The calling thread's thread pointer.
+pub fn thread_pointer() -> usize {
+    arch::thread_pointer()
+}
+
 /// A file and the replicas it needs, relocated but not published; unmapped when dropped.
 #[derive(Debug)]
 pub struct Relocated {

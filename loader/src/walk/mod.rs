@@ -20,7 +20,9 @@ pub use place::CodePlace;
 
 use std::ffi::c_void;
 
-use crate::arch::{REGISTER_NAMES, REGISTERS, STACK_POINTER, registers_of, return_of_call};
+use crate::arch::{
+    REGISTER_NAMES, REGISTERS, STACK_POINTER, interrupted_around, registers_of, return_of_call,
+};
 
 /// Frames after which a walk gives up. The stack of a recursion without end has a million.
 const MOST: usize = 1 << 20;
@@ -123,7 +125,13 @@ impl Walk {
             self.is_exact = false;
             return if returns { Ok(0) } else { Err((0, End::NotCode)) };
         }
-        let stepped = step::step(&mut self.registers, executes).map_err(|end| (0, end))?;
+        let stepped = match step::step(&mut self.registers, executes) {
+            Ok(stepped) => stepped,
+            Err(end) => {
+                self.registers = interrupted_around(&self.registers).ok_or((0, end))?;
+                step::Step { function: 0, is_outermost: false, is_interrupted: true }
+            }
+        };
         let function = stepped.function;
         if stepped.is_outermost || self.address() == 0 {
             return Err((function, End::Outermost));

@@ -10,7 +10,7 @@ use gimli::{
 
 use super::End;
 use super::tables::UnwindEntry;
-use crate::arch::{REGISTERS, STACK_POINTER};
+use crate::arch::{REGISTERS, STACK_POINTER, VENDOR, without_signature};
 use crate::sys::own_memory::{read, word};
 use crate::visible::unwind;
 
@@ -50,7 +50,7 @@ pub(super) struct Step {
 pub(super) fn function_of(address: usize) -> Option<usize> {
     let object = unwind::object_at(address)?;
     let entry = UnwindEntry::find(object.unwind_header, address)?;
-    let section = EhFrame::new(entry.bytes(), NativeEndian);
+    let section = self::section(&entry);
     let bases = BaseAddresses::default().set_eh_frame(entry.base as u64);
     let own = entry.own.into();
     let function = section.fde_from_offset(&bases, own, EhFrame::cie_from_offset).ok()?;
@@ -61,7 +61,7 @@ pub(super) fn function_of(address: usize) -> Option<usize> {
 pub(super) fn step(registers: &mut [usize; REGISTERS], address: usize) -> Result<Step, End> {
     let object = unwind::object_at(address).ok_or(End::NotCode)?;
     let entry = UnwindEntry::find(object.unwind_header, address).ok_or(End::NoTable)?;
-    let section = EhFrame::new(entry.bytes(), NativeEndian);
+    let section = self::section(&entry);
     let bases = BaseAddresses::default().set_eh_frame(entry.base as u64);
     let function = section
         .fde_from_offset(&bases, entry.own.into(), EhFrame::cie_from_offset)
@@ -107,13 +107,21 @@ pub(super) fn step(registers: &mut [usize; REGISTERS], address: usize) -> Result
             *place = value.ok_or(End::Unreadable)?;
         }
     }
-    caller[REGISTERS - 1] = known(&caller, returns_by).ok_or(End::NoTable)?;
+    let returns_to = known(&caller, returns_by).ok_or(End::NoTable)?;
+    caller[REGISTERS - 1] = without_signature(returns_to);
     *registers = caller;
     Ok(Step {
         function: function.initial_address() as usize,
         is_outermost,
         is_interrupted: common.is_signal_trampoline(),
     })
+}
+
+/// The section that has an entry.
+fn section(entry: &UnwindEntry) -> EhFrame<Bytes<'_>> {
+    let mut section = EhFrame::new(entry.bytes(), NativeEndian);
+    section.set_vendor(VENDOR);
+    section
 }
 
 fn known(registers: &[usize; REGISTERS], register: Register) -> Option<usize> {

@@ -1,5 +1,4 @@
 //! A kernel that refuses the requests of a load, and exhausted resources.
-#![cfg(target_arch = "x86_64")]
 
 mod exhausted;
 mod graph;

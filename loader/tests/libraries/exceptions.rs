@@ -142,7 +142,8 @@ fn callbacks_of_dl_iterate_phdr_never_run_at_once() {
     let shop = Workshop::new("iterate-alone");
     let path = shop.build(
         "libiteratesalone.so",
-        "#include <link.h>
+        "#define _GNU_SOURCE
+         #include <link.h>
          #include <sched.h>
          struct seen { int inside, overlaps; };
          static int look(struct dl_phdr_info *info, size_t size, void *data) {

@@ -1,6 +1,8 @@
 //! Untrusted input, without a fuzzer: the inputs that fuzzing found, and a fixed number of its mutations.
 //!
-//! The fuzz targets (`loader/fuzz`) use the same mutations and the same model of relocation.
+//! The fuzz targets (`loader/fuzz`) use the same mutations and the same model of relocation. The objects and the model have the
+//! relocation types of x86-64.
+#![cfg(target_arch = "x86_64")]
 
 mod forge;
 mod reading;

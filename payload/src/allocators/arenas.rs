@@ -141,9 +141,8 @@ mod tests {
     fn is_resident(address: usize) -> bool {
         let mut resident = 0;
         // SAFETY: the place has room for one page's answer.
-        let known = unsafe {
-            libc::mincore(ptr::with_exposed_provenance_mut(address), 4096, &mut resident)
-        };
+        let known =
+            unsafe { libc::mincore(ptr::with_exposed_provenance_mut(address), 1, &mut resident) };
         known == 0 && resident & 1 != 0
     }
 

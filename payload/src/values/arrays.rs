@@ -286,7 +286,8 @@ pub(crate) unsafe fn export(object: *mut PyObject) -> Option<*mut DLManagedTenso
         let dimensions =
             usize::try_from(array.dimensions).ok().filter(|count| *count <= MOST_DIMENSIONS)?;
         let (_, kind) = TYPES.iter().find(|(number, _)| *number == descriptor.number)?;
-        let own_order = matches!(descriptor.byte_order.cast_unsigned(), b'=' | b'|');
+        // A `char`, which has a sign on some machines.
+        let own_order = matches!(descriptor.byte_order.to_ne_bytes(), [b'=' | b'|']);
         if !own_order || array.flags & WARN_ON_WRITE != 0 {
             return None;
         }

@@ -12,6 +12,7 @@ use super::contain::{self, Landing, Verdict};
 use super::{arch, report, signals::SIGNALS, threads};
 use hydrozoa_loader::thread_number;
 use hydrozoa_loader::{LeafLock, at_birth, walk::CodePlace};
+use hydrozoa_payload::pages::page_size;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -84,7 +85,7 @@ fn prepare() -> bool {
         if memory == libc::MAP_FAILED {
             return false;
         }
-        libc::mprotect(memory, 4096, libc::PROT_NONE);
+        libc::mprotect(memory, page_size(), libc::PROT_NONE);
         TOP.set(memory.expose_provenance() + STACK).is_ok()
     }
 }

@@ -7,7 +7,7 @@ use super::blocks::{self, Left};
 use super::slice::Slice;
 use super::within::own_number;
 use dlmalloc::Dlmalloc;
-use hydrozoa_payload::pages::PAGE;
+use hydrozoa_payload::pages::page_size;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -133,7 +133,7 @@ impl Taken<'_> {
         let used = self.0.slice.used();
         // SAFETY: nobody else changes the blocks.
         unsafe { blocks::free_ranges(used) }
-            .filter(|range| range.len() >= PAGE)
+            .filter(|range| range.len() >= page_size())
             .map(|range| {
                 let place = ptr::with_exposed_provenance_mut(range.start);
                 // SAFETY: the pages lie between the words that a free block has.

@@ -3,7 +3,7 @@
 //! Before a block lies a word with its length, its head included, and three flags. The word before that is the length of the
 //! block before, if that one is free. Blocks lie side by side from the start of a slice to a last free one, the top.
 
-use hydrozoa_payload::pages::PAGE;
+use hydrozoa_payload::pages::page_size;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
@@ -138,8 +138,8 @@ pub(super) unsafe fn free_ranges(used: Range<usize>) -> impl Iterator<Item = Ran
             }
             start += length;
             if head & IN_USE == 0 {
-                let first = (block + LINKS).next_multiple_of(PAGE);
-                return Some(first..(start & !(PAGE - 1)).max(first));
+                let first = (block + LINKS).next_multiple_of(page_size());
+                return Some(first..(start & !(page_size() - 1)).max(first));
             }
         }
         None

@@ -14,6 +14,7 @@ use super::within::Within;
 use super::{ALIGNMENT, Heap, User, clear};
 use hydrozoa_loader::walk::Passes;
 use hydrozoa_loader::{Interposition, definition_in_the_program};
+use hydrozoa_payload::pages::page_size;
 use libc::{FILE, wchar_t};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -287,13 +288,13 @@ unsafe extern "C" fn posix_memalign(
 
 unsafe extern "C" fn valloc(size: usize, context: usize) -> *mut c_void {
     // SAFETY: by contract.
-    unsafe { memalign(super::PAGE, size, context) }
+    unsafe { memalign(page_size(), size, context) }
 }
 
 unsafe extern "C" fn pvalloc(size: usize, context: usize) -> *mut c_void {
-    let size = size.checked_next_multiple_of(super::PAGE).unwrap_or(usize::MAX);
+    let size = size.checked_next_multiple_of(page_size()).unwrap_or(usize::MAX);
     // SAFETY: by contract.
-    unsafe { memalign(super::PAGE, size, context) }
+    unsafe { memalign(page_size(), size, context) }
 }
 
 /// A copy of `length` units, and room for one more.

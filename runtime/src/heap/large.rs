@@ -4,7 +4,7 @@
 
 use hydrozoa_loader::LeafLock;
 use hydrozoa_payload::limit::MemoryLimit;
-use hydrozoa_payload::pages::{PAGE, map};
+use hydrozoa_payload::pages::{map, page_size};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -104,8 +104,8 @@ impl Large {
 
     /// A block of zeros; `None` if there is no room, or the interpreter may not have more.
     pub(super) fn allocate(&self, size: usize, alignment: usize) -> Option<*mut c_void> {
-        let length = size.max(1).checked_next_multiple_of(PAGE)?;
-        let alignment = alignment.max(PAGE);
+        let length = size.max(1).checked_next_multiple_of(page_size())?;
+        let alignment = alignment.max(page_size());
         if length > self.region.len() || !self.limit.take(length) {
             return None;
         }
@@ -176,7 +176,7 @@ impl Large {
     /// It is a block in use.
     pub(super) unsafe fn resize(&self, block: *mut c_void, size: usize) -> Option<*mut c_void> {
         let (start, length) = (block.addr(), self.length_of(block)?);
-        let wanted = size.max(1).checked_next_multiple_of(PAGE)?;
+        let wanted = size.max(1).checked_next_multiple_of(page_size())?;
         if wanted <= length {
             // SAFETY: by contract; the end is not used any more.
             unsafe { close(start + wanted..start + length) };
@@ -216,7 +216,7 @@ impl Large {
     /// # Safety
     /// It is a block in use, and becomes the new one.
     unsafe fn moved(&self, block: Range<usize>, wanted: usize) -> Option<*mut c_void> {
-        let new = self.places.with(|places| places.take(&self.region, wanted, PAGE))?;
+        let new = self.places.with(|places| places.take(&self.region, wanted, page_size()))?;
         let [from, to]: [*mut c_void; 2] = [block.start, new].map(ptr::with_exposed_provenance_mut);
         // The old addresses stay mapped, so nobody else gets them meanwhile. Linux before 5.7 refuses that, and so does any if
         // files lie in the block.

@@ -36,7 +36,6 @@ use cache::Kept;
 use damage::Damage;
 use hydrozoa_loader::DomainId;
 use hydrozoa_payload::limit::MemoryLimit;
-use hydrozoa_payload::pages::PAGE;
 use large::Large;
 use slice::Slice;
 use std::cell::Cell;
@@ -574,10 +573,12 @@ impl Heap {
 /// Makes bytes zero. Those that are zero are not written: a page that nobody has written takes no memory, also when it is
 /// read. CPython has 384 KiB of tables from its start on that it hardly uses.
 fn clear(bytes: &mut [u8]) {
-    static ZEROS: [u8; PAGE] = [0; PAGE];
-    for page in bytes.chunks_mut(PAGE) {
-        if page.len() < PAGE || page != ZEROS {
-            page.fill(0);
+    /// A page, or a part of one.
+    const PART: usize = 4096;
+    static ZEROS: [u8; PART] = [0; PART];
+    for part in bytes.chunks_mut(PART) {
+        if part.len() < PART || part != ZEROS {
+            part.fill(0);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::within::Within;
 use dlmalloc::Allocator;
 use hydrozoa_payload::limit::MemoryLimit;
-use hydrozoa_payload::pages::{PAGE, map, populate};
+use hydrozoa_payload::pages::{map, page_size, populate};
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -111,7 +111,7 @@ unsafe impl Allocator for &'static Slice {
         let keeps = first + new_size;
         self.shrinks.load(Ordering::Relaxed)
             && first + old_size == self.used.load(Ordering::Relaxed)
-            && keeps.is_multiple_of(PAGE)
+            && keeps.is_multiple_of(page_size())
             && self.shrink(keeps)
     }
 
@@ -129,7 +129,7 @@ unsafe impl Allocator for &'static Slice {
     }
 
     fn page_size(&self) -> usize {
-        PAGE
+        page_size()
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
         let mut resident = 0;
         let page = ptr::with_exposed_provenance_mut(address);
         // SAFETY: there is room for one page's answer.
-        (unsafe { libc::mincore(page, PAGE, &mut resident) }) == 0 && resident & 1 != 0
+        (unsafe { libc::mincore(page, page_size(), &mut resident) }) == 0 && resident & 1 != 0
     }
 
     fn slice() -> &'static Slice {

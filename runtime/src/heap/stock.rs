@@ -2,7 +2,7 @@
 
 use super::Heap;
 use hydrozoa_loader::LeafLock;
-use hydrozoa_payload::pages::{PAGE, map, reserved};
+use hydrozoa_payload::pages::{map, page_size, reserved};
 use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -15,16 +15,20 @@ const SHIFT: u32 = 37;
 /// (`RLIMIT_AS`) or on overcommitment.
 const LENGTHS: [usize; 4] = [PLACE, 8 << 30, 1 << 30, 128 << 20];
 
-/// The heaps by the numbers of their windows. Addresses of user space have 47 bits (mmap(2) gives others to those only who ask
-/// for them).
-static HEAPS: [AtomicPtr<Heap>; 1 << (47 - SHIFT)] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; 1 << (47 - SHIFT)];
+/// The bits of addresses of user space. mmap(2) gives longer ones to those only who ask for them (Documentation/arch/x86/x86_64/mm.rst
+/// and Documentation/arch/arm64/memory.rst of the kernel). Some kernels for AArch64 have fewer.
+const ADDRESS_BITS: u32 = if cfg!(target_arch = "x86_64") { 47 } else { 48 };
+
+/// The heaps by the numbers of their windows.
+static HEAPS: [AtomicPtr<Heap>; 1 << (ADDRESS_BITS - SHIFT)] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; 1 << (ADDRESS_BITS - SHIFT)];
 
 /// So many windows are reserved at once.
 const AT_ONCE: usize = 4;
 
 /// How far below the mappings of the process the windows begin. The space between is unused: the kernel puts mappings one
-/// below the other, from the top, and programs and their heap tens of TiB below (x86-64, Documentation/arch/x86/x86_64/mm.rst).
+/// below the other, from the top, and programs and their heap tens of TiB below (ELF_ET_DYN_BASE: two thirds of the addresses). A kernel with
+/// fewer bits may have no addresses there.
 const BELOW: usize = 24 << 40;
 
 /// The windows that are reserved and unused, and where further ones shall begin.
@@ -58,11 +62,10 @@ impl Stock {
 
     /// So many addresses from the start of a place on.
     fn reserve(&mut self, length: usize) -> Option<Range<usize>> {
-        let next = match self.next {
-            Some(next) => next,
-            None => anywhere()?.checked_sub(BELOW)?.next_multiple_of(PLACE),
-        };
-        let reserved = side_by_side(next, length).or_else(|| elsewhere(length))?;
+        let first = || Some(anywhere()?.checked_sub(BELOW)?.next_multiple_of(PLACE));
+        let next = self.next.or_else(first);
+        let reserved =
+            next.and_then(|next| side_by_side(next, length)).or_else(|| elsewhere(length))?;
         self.next = Some(reserved.end.next_multiple_of(PLACE));
         Some(reserved)
     }
@@ -78,7 +81,7 @@ fn unmap(part: Range<usize>) {
 
 /// Where the kernel would put a mapping.
 fn anywhere() -> Option<usize> {
-    let (mapped, length) = reserved(PAGE)?;
+    let (mapped, length) = reserved(page_size())?;
     unmap(mapped..mapped + length);
     Some(mapped)
 }

@@ -1,6 +1,7 @@
 mod damage;
 
 use super::*;
+use hydrozoa_payload::pages::page_size;
 use std::sync::Mutex;
 
 fn heap() -> &'static Heap {
@@ -200,14 +201,14 @@ fn memory_that_is_free_goes_back_to_the_system() {
     assert!(used(heap) > 40_000_000);
     let resident = || {
         let arena = heap.arenas[1].used();
-        let mut pages = vec![0_u8; arena.len() / PAGE];
+        let mut pages = vec![0_u8; arena.len() / page_size()];
         // SAFETY: there is room for all answers.
         let known = unsafe {
             let start = ptr::with_exposed_provenance_mut(arena.start);
             libc::mincore(start, arena.len(), pages.as_mut_ptr())
         };
         assert_eq!(known, 0);
-        pages.iter().filter(|page| **page & 1 != 0).count() * PAGE
+        pages.iter().filter(|page| **page & 1 != 0).count() * page_size()
     };
     // The last block keeps the end of the arena in use.
     others.iter().for_each(|block| free(heap, *block));

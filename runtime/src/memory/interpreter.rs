@@ -6,6 +6,7 @@ use crate::heap::Heap;
 use crate::interpreter::{Inner, Interpreter};
 use crate::payload::table::PackageSize;
 use crate::{Error, Result, Settlings};
+use hydrozoa_payload::pages::page_size;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -144,7 +145,7 @@ impl Interpreter {
             memory.mappings += u64::from(is_own);
         }
         memory.settlings = self.settlings();
-        memory.page_tables = (tables.len() * 4096) as u64;
+        memory.page_tables = (tables.len() * page_size()) as u64;
         memory.libraries.sort_by_key(|library| Reverse(library.private));
         Ok(memory)
     }

@@ -1,18 +1,15 @@
 //! The pages of a process, as `/proc/PID/smaps` and `/proc/PID/pagemap` describe them.
 
 use crate::{Error, Result};
+use hydrozoa_payload::pages::page_size;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// Bytes of a page on x86-64, and of its entry in pagemap.
-const PAGE: usize = 4096;
+/// Bytes of a page's entry in pagemap, and in a page table of the lowest level, which takes a page itself.
 const ENTRY: usize = 8;
-
-/// Entries of a page table of the lowest level, which takes a page itself.
-const ENTRIES: usize = 512;
 
 /// The kernel's record of each page of a process.
 pub(super) struct Pagemap {
@@ -45,7 +42,7 @@ impl Pagemap {
         let mut pages = Pages::default();
         self.each(range, |page, entry| {
             pages.add(entry);
-            let table = page / ENTRIES;
+            let table = page / (page_size() / ENTRY);
             if is_present(entry) && tables.last() != Some(&table) {
                 tables.push(table);
             }
@@ -56,7 +53,7 @@ impl Pagemap {
     /// Calls `action` with the number and the entry of each page of a range.
     fn each(&self, range: Range<usize>, mut action: impl FnMut(usize, u64)) -> Result<()> {
         let mut entries = [0; 4096 * ENTRY];
-        let (mut page, end) = (range.start / PAGE, range.end.div_ceil(PAGE));
+        let (mut page, end) = (range.start / page_size(), range.end.div_ceil(page_size()));
         while page < end {
             let length = entries.len().min((end - page) * ENTRY);
             let read = self.file.read_at(&mut entries[..length], (page * ENTRY) as u64);
@@ -91,7 +88,7 @@ pub(super) struct Pages {
 
 impl Pages {
     fn add(&mut self, entry: u64) {
-        let page = PAGE as u64;
+        let page = page_size() as u64;
         self.private += if is_private(entry) { page } else { 0 };
         self.of_files += if has(entry, 61) && has(entry, 63) { page } else { 0 };
         self.resident += if has(entry, 63) { page } else { 0 };

@@ -17,7 +17,7 @@
 //! happened. Of two small objects in one word, the first loses its write if the other is written after step 4. The memory
 //! does not show these cases. So each exchange is small, and only microseconds pass between the steps.
 
-use super::pages::PAGE;
+use hydrozoa_payload::pages::page_size;
 use memmap2::MmapMut;
 use std::fs::File;
 use std::io;
@@ -27,8 +27,8 @@ use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes that are exchanged at once: the default capacity of a pipe (pipe(7)).
-const PIECE: usize = 16 * PAGE;
+/// Pages that are exchanged at once: the default capacity of a pipe (pipe(7)).
+const PIECE: usize = 16;
 
 /// Bytes that are taken for one object: the size of most locks, counters and halves of addresses.
 const WORD: usize = size_of::<u32>();
@@ -58,7 +58,7 @@ impl<'file> Exchange<'file> {
         let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
         // SAFETY: the descriptor is a pipe's. A user with many pipes gets smaller ones.
         let room = check(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_GETPIPE_SZ) }.into())?;
-        let piece = PIECE.min(room as usize);
+        let piece = (PIECE * page_size()).min(room as usize);
         let (copied, last) = (MmapMut::map_anon(piece)?, MmapMut::map_anon(piece)?);
         Ok(Self { file, offset: 0, reader: reader.into(), writer, piece, copied, last })
     }
@@ -108,7 +108,7 @@ impl<'file> Exchange<'file> {
     ///
     /// As [`Exchange::exchange`].
     unsafe fn exchange_piece(&mut self, start: usize, length: usize) -> io::Result<usize> {
-        for page in (start..start + length).step_by(PAGE) {
+        for page in (start..start + length).step_by(page_size()) {
             let word = word(page);
             let now = word.load(Ordering::Relaxed);
             // An exchange is a write to the processor whatever it finds.
@@ -141,8 +141,8 @@ impl<'file> Exchange<'file> {
     /// Puts words that were written too late for the file into the pages from `start` on.
     fn make_up(&self, start: usize, length: usize) {
         let words = |bytes: &[u8]| bytes.as_chunks::<WORD>().0.to_vec();
-        for page in (0..length).step_by(PAGE) {
-            let bytes = page..page + PAGE;
+        for page in (0..length).step_by(page_size()) {
+            let bytes = page..page + page_size();
             if self.copied[bytes.clone()] == self.last[bytes.clone()] {
                 continue;
             }
@@ -189,7 +189,7 @@ impl<'file> Exchange<'file> {
     ///
     /// The pipe has the pages that were there.
     unsafe fn restore(&mut self, place: *mut libc::c_void, length: usize) {
-        let mut resident = vec![0; length / PAGE];
+        let mut resident = vec![0; length / page_size()];
         // SAFETY: the place has room for an answer for each page.
         if unsafe { libc::mincore(place, length, resident.as_mut_ptr()) } == 0 {
             // Nothing was unmapped. The pages in the pipe are in memory too.
@@ -287,12 +287,12 @@ mod tests {
     fn pages(count: usize, tag: u32) -> Range<usize> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let length = count * PAGE;
+        let length = count * page_size();
         // SAFETY: a mapping at an address of the kernel's choice replaces nothing.
         let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         let range = start.expose_provenance()..start.expose_provenance() + length;
-        for (number, page) in range.clone().step_by(PAGE).enumerate() {
+        for (number, page) in range.clone().step_by(page_size()).enumerate() {
             word(page).store(number as u32, Ordering::Relaxed);
             word(page + WORD).store(tag, Ordering::Relaxed);
         }
@@ -312,26 +312,26 @@ mod tests {
     #[test]
     fn pages_become_those_of_a_file_with_the_same_bytes() {
         let range = pages(1500, 7);
-        assert_eq!(anonymous(&range), 1500 * PAGE);
+        assert_eq!(anonymous(&range), 1500 * page_size());
         let file = file();
         let mut exchange = Exchange::new(&file).unwrap();
-        let part = range.start + PAGE..range.end - PAGE;
+        let part = range.start + page_size()..range.end - page_size();
         // SAFETY: the test's own pages.
         unsafe { exchange.exchange(part) }.unwrap();
         drop(exchange);
         drop(file);
-        assert_eq!(anonymous(&range), 2 * PAGE);
-        for (number, page) in range.clone().step_by(PAGE).enumerate() {
+        assert_eq!(anonymous(&range), 2 * page_size());
+        for (number, page) in range.clone().step_by(page_size()).enumerate() {
             assert_eq!(word(page).load(Ordering::Relaxed), number as u32);
             assert_eq!(word(page + WORD).load(Ordering::Relaxed), 7);
         }
-        word(range.start + 5 * PAGE + WORD).store(8, Ordering::Relaxed);
-        assert_eq!(anonymous(&range), 3 * PAGE);
+        word(range.start + 5 * page_size() + WORD).store(8, Ordering::Relaxed);
+        assert_eq!(anonymous(&range), 3 * page_size());
     }
 
     /// The pages of a range that the kernel has in memory.
     fn resident(range: &Range<usize>) -> usize {
-        let mut pages = vec![0_u8; range.len() / PAGE];
+        let mut pages = vec![0_u8; range.len() / page_size()];
         let place = ptr::with_exposed_provenance_mut(range.start);
         // SAFETY: the place has room for an answer for each page.
         assert_eq!(unsafe { libc::mincore(place, range.len(), pages.as_mut_ptr()) }, 0);
@@ -348,7 +348,7 @@ mod tests {
         drop(exchange);
         file::leave_memory(&file).unwrap();
         assert_eq!(resident(&range), 0);
-        for (number, page) in range.clone().step_by(PAGE).enumerate().step_by(100) {
+        for (number, page) in range.clone().step_by(page_size()).enumerate().step_by(100) {
             assert_eq!(word(page).load(Ordering::Relaxed), number as u32);
         }
         assert_eq!(resident(&range), 15);
@@ -375,7 +375,9 @@ mod tests {
                 let (stop, range) = (&stop, &range);
                 let writer = scope.spawn(move || {
                     loop {
-                        for (number, page) in range.clone().step_by(PAGE).enumerate().skip(more) {
+                        for (number, page) in
+                            range.clone().step_by(page_size()).enumerate().skip(more)
+                        {
                             if stop.load(Ordering::Relaxed) {
                                 return (passes, number);
                             }
@@ -389,7 +391,7 @@ mod tests {
                 stop.store(true, Ordering::Relaxed);
                 (passes, more) = writer.join().unwrap();
             });
-            for (number, page) in range.clone().step_by(PAGE).enumerate() {
+            for (number, page) in range.clone().step_by(page_size()).enumerate() {
                 let written = passes + u32::from(number < more);
                 let found = [0, 1].map(|index| word(page + index * WORD).load(Ordering::Relaxed));
                 assert_eq!(found, [number as u32, written], "round {round}");
@@ -415,7 +417,7 @@ mod tests {
             // SAFETY: the test's own pages.
             let error = unsafe { exchange.exchange(range.clone()) }.unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EPERM));
-            for (number, page) in range.clone().step_by(PAGE).enumerate() {
+            for (number, page) in range.clone().step_by(page_size()).enumerate() {
                 assert_eq!(word(page).load(Ordering::Relaxed), number as u32);
                 word(page + WORD).store(9, Ordering::Relaxed);
             }

@@ -1,20 +1,19 @@
 //! Which pages are to be exchanged.
 
 use super::Unsettled;
+use hydrozoa_payload::pages::page_size;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-pub(crate) const PAGE: usize = 4096;
-
 /// Bytes of a page's entry in pagemap.
 const ENTRY: usize = 8;
 
-/// Gaps of at most so many bytes between pages to be exchanged are exchanged with them. Each gap that remains is a mapping
+/// Gaps of at most so many pages between pages to be exchanged are exchanged with them. Each gap that remains is a mapping
 /// more.
-const GAP: usize = 8 * PAGE;
+const GAP: usize = 8;
 
 /// The kernel's record of each page of this process.
 pub(crate) struct Pagemap(File);
@@ -44,14 +43,14 @@ impl Pagemap {
         let mut runs: Vec<Range<usize>> = Vec::new();
         let mut entries = [0; 4096 * ENTRY];
         for span in spans {
-            let (mut page, end) = (span.start / PAGE, span.end / PAGE);
+            let (mut page, end) = (span.start / page_size(), span.end / page_size());
             while page < end {
                 let length = entries.len().min((end - page) * ENTRY);
                 self.0.read_exact_at(&mut entries[..length], (page * ENTRY) as u64)?;
                 let (read, _) = entries[..length].as_chunks::<ENTRY>();
                 for entry in read {
                     if has(u64::from_ne_bytes(*entry)) {
-                        add(&mut runs, page * PAGE);
+                        add(&mut runs, page * page_size());
                     }
                     page += 1;
                 }
@@ -69,8 +68,8 @@ impl Unsettled {
 
 fn add(runs: &mut Vec<Range<usize>>, page: usize) {
     match runs.last_mut() {
-        Some(last) if last.end == page => last.end += PAGE,
-        _ => runs.push(page..page + PAGE),
+        Some(last) if last.end == page => last.end += page_size(),
+        _ => runs.push(page..page + page_size()),
     }
 }
 
@@ -101,7 +100,7 @@ pub(crate) fn joined(
     let mut gaps: Vec<usize> =
         runs.windows(2).filter(is_gap).map(|pair| pair[1].start - pair[0].end).collect();
     gaps.sort_unstable_by_key(|gap| std::cmp::Reverse(*gap));
-    let largest_joined = gaps.get(most).copied().unwrap_or(0).max(GAP);
+    let largest_joined = gaps.get(most).copied().unwrap_or(0).max(GAP * page_size());
     let mut result: Vec<Range<usize>> = Vec::new();
     for run in runs {
         match result.last_mut() {
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     fn pages(ranges: &[(usize, usize)]) -> Vec<Range<usize>> {
-        ranges.iter().map(|&(first, end)| first * PAGE..end * PAGE).collect()
+        ranges.iter().map(|&(first, end)| first * page_size()..end * page_size()).collect()
     }
 
     #[test]
@@ -165,7 +164,7 @@ mod tests {
         let other = pages(&[(3, 5), (9, 10), (20, 30)]);
         let all = united(&one, &other);
         assert_eq!(all, pages(&[(1, 5), (8, 10), (20, 30)]));
-        assert_eq!(bytes(&all), 16 * PAGE);
+        assert_eq!(bytes(&all), 16 * page_size());
         let spans = pages(&[(0, 2), (3, 9), (25, 100)]);
         assert_eq!(within(&all, &spans), pages(&[(1, 2), (3, 5), (8, 9), (25, 30)]));
     }

@@ -1,11 +1,11 @@
 //! The memory of which pages may be exchanged.
 
-use super::pages::PAGE;
 use hydrozoa_loader::ReplicaData;
+use hydrozoa_payload::pages::page_size;
 use std::ops::Range;
 
 /// Data of libraries with fewer bytes than this stays where it is: each part that is exchanged is a mapping more.
-const LEAST: usize = 16 * PAGE;
+const LEAST: usize = 64 << 10;
 
 /// Addresses of whole pages.
 #[derive(Debug, Default)]
@@ -27,7 +27,8 @@ impl Spans {
 
     /// Takes the pages of a range out.
     pub(crate) fn leave_out(&mut self, range: &Range<usize>) {
-        let (start, end) = (range.start & !(PAGE - 1), range.end.next_multiple_of(PAGE));
+        let (start, end) =
+            (range.start & !(page_size() - 1), range.end.next_multiple_of(page_size()));
         for span in std::mem::take(&mut self.all) {
             self.add(span.start..span.end.min(start.max(span.start)));
             self.add(span.start.max(end.min(span.end))..span.end);

@@ -4,18 +4,14 @@ use std::fs;
 
 /// System calls in which a thread sleeps that waits for time, a lock, files, or a child. They change no memory of Python's but the
 /// results of poll(2) and its kin, which the kernel writes once.
-const SLEEPS: [libc::c_long; 16] = [
+const SLEEPS: [libc::c_long; 12] = [
     libc::SYS_futex,
     libc::SYS_nanosleep,
     libc::SYS_clock_nanosleep,
-    libc::SYS_poll,
     libc::SYS_ppoll,
-    libc::SYS_select,
     libc::SYS_pselect6,
-    libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
-    libc::SYS_pause,
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_rt_sigtimedwait,
@@ -23,12 +19,19 @@ const SLEEPS: [libc::c_long; 16] = [
     libc::SYS_waitid,
 ];
 
+/// The earlier forms of some, which newer machines lack.
+#[cfg(target_arch = "x86_64")]
+const EARLIER: [libc::c_long; 4] =
+    [libc::SYS_poll, libc::SYS_select, libc::SYS_epoll_wait, libc::SYS_pause];
+#[cfg(target_arch = "aarch64")]
+const EARLIER: [libc::c_long; 0] = [];
+
 /// Whether a thread of this process, by its number in the kernel, sleeps in one of them (proc_pid_syscall(5)). It may wake up at any time.
 pub(crate) fn is_asleep(thread: libc::pid_t) -> bool {
     let path = format!("/proc/self/task/{thread}/syscall");
     let text = fs::read_to_string(path).unwrap_or_default();
     let number = text.split(' ').next().and_then(|number| number.parse().ok());
-    number.is_some_and(|number| SLEEPS.contains(&number))
+    number.is_some_and(|number| SLEEPS.contains(&number) || EARLIER.contains(&number))
 }
 
 #[cfg(test)]

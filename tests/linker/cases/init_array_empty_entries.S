@@ -1,4 +1,5 @@
 //# Area: constructors
+//# Machine: x86_64
 //# Lib: main.so
 //# Differs: glibc calls whatever the array holds, and crashes on an entry that is not a function
 //# Expect-output: first

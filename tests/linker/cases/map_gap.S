@@ -1,4 +1,5 @@
 //# Area: mapping
+//# Machine: x86_64
 //# Lib: main.so -Wl,--section-start=.far=0x4000000
 //# Expect-output: G
 //# Expect-output: H

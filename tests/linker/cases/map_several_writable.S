@@ -1,4 +1,5 @@
 //# Area: mapping
+//# Machine: x86_64
 //# Lib: main.so -Wl,--section-start=.one=0x800000,--section-start=.two=0xa00000,--section-start=.three=0xc00000
 //# Expect-output: abc
 //# Expect-output: bcd

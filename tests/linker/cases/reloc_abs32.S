@@ -1,4 +1,5 @@
 //# Area: relocations
+//# Machine: x86_64
 //# Lib: dep.so
 //# Lib: main.so dep.so
 //# Patch: main.so rela.1.0.type=10

@@ -1,6 +1,6 @@
 //# Area: relocations
 //# Lib: main.so
-//# Patch: main.so rela.1.0.offset=0x10
+//# Patch: main.so rela.ABSOLUTE.0.offset=0x10
 //# Expect-error: outside the writable segments
 //# Differs: glibc writes where it is told and dies of SIGSEGV
 /* A relocation that applies to the read-only header. */

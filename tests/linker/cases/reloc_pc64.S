@@ -1,4 +1,5 @@
 //# Area: relocations
+//# Machine: x86_64
 //# Lib: dep.so
 //# Lib: main.so dep.so
 //# Differs: glibc up to 2.36 at least has PC64 for itself only and ends with "unexpected reloc type"

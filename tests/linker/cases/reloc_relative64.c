@@ -1,4 +1,5 @@
 //# Area: relocations
+//# Machine: x86_64
 //# Lib: main.so
 //# Patch: main.so rela.8.0.type=38
 //# Symbols: off the frame_dummy entry is what the patch changes, which has no name

@@ -1,4 +1,5 @@
 //# Area: relr
+//# Machine: x86_64
 //# Lib: main.so -Wl,--pack-dyn-relocs=relr
 //# Linkers: lld mold
 //# Differs: glibc wants a need of GLIBC_ABI_DT_RELR beside DT_RELR, which these linkers do not write; the table means the same without

@@ -1,4 +1,5 @@
 //# Area: relocations
+//# Machine: x86_64
 //# Lib: dep.so
 //# Lib: main.so dep.so
 //# Expect-output: +

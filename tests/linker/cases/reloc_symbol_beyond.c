@@ -1,6 +1,6 @@
 //# Area: relocations
 //# Lib: main.so
-//# Patch: main.so rela.1.0.symbol=0xfffff
+//# Patch: main.so rela.ABSOLUTE.0.symbol=0xfffff
 //# Expect-error: beyond the table
 //# Differs: glibc reads past the symbol table
 /* A relocation that names a symbol that is not there. */

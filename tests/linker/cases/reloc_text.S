@@ -1,4 +1,5 @@
 //# Area: relocations
+//# Machine: x86_64
 //# Lib: main.so -Wl,-z,notext
 //# Patch: main.so rela.24.0.type=2
 //# Sharing: off (a page of code has relocated words)

@@ -1,4 +1,5 @@
 //# Area: relocations
+//# Machine: x86_64
 //# Lib: main.so
 //# Linkers: bfd mold
 //# Expect-output: U

@@ -1,6 +1,6 @@
 //# Area: relocations
 //# Lib: main.so
-//# Patch: main.so rela.1.0.type=250
+//# Patch: main.so rela.ABSOLUTE.0.type=250
 //# Expect-error: no such relocation type
 /* A type that the psABI does not have. */
 #include "case.h"

@@ -1,4 +1,5 @@
 //# Area: tls descriptors
+//# Machine: x86_64
 //# Lib: main.so
 //# Differs: glibc loses vector registers in this resolver where its bug 31372 is not mended
 //# Expect-output: kept

@@ -1,4 +1,5 @@
 //# Area: tls models
+//# Machine: x86_64
 //# Lib: main.so
 //# Linkers: bfd gold lld mold
 /* General-dynamic code that reaches data which nobody else sees: gold's relocation of the module names the

@@ -1,4 +1,5 @@
 //# Area: tls alignment
+//# Machine: x86_64
 //# Lib: main.so
 //# Patch: main.so phdr.PT_TLS.0.p_align=64
 //# Expect-output: ok

@@ -1,4 +1,5 @@
 //# Area: versions
+//# Machine: x86_64
 //# Lib: dep.so -Wl,--default-symver
 //# Lib: main.so dep.so
 //# Expect-output: v

@@ -1,4 +1,5 @@
 //# Area: versions
+//# Machine: x86_64
 //# Lib: main.so
 //# Linkers: bfd lld mold
 /* glibc keeps two memcpy and two pthread_cond_init: the version in the reference decides. */

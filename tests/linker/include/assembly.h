@@ -17,6 +17,17 @@
 test:
         .endm
 
+/* A variable whose TLS descriptor has to allocate at the first call in a thread. */
+        .macro thread_local_value
+        .section .tdata,"awT",@progbits
+        public value, 4
+        .long 5
+        .section .tbss,"awT",@nobits
+        .zero 70000
+        .endm
+
+#ifdef __x86_64__
+
 /* Begins `test`, with room for a line on the stack. */
         .macro line_begins
         test_begins
@@ -34,15 +45,6 @@ test:
         call case_write@PLT
         addq $24, %rsp
         ret
-        .endm
-
-/* A variable whose TLS descriptor has to allocate at the first call in a thread. */
-        .macro thread_local_value
-        .section .tdata,"awT",@progbits
-        public value, 4
-        .long 5
-        .section .tbss,"awT",@nobits
-        .zero 70000
         .endm
 
 /* Calls its resolver. */
@@ -65,3 +67,35 @@ kept:   .ascii "kept\n"
 lost:   .ascii "lost\n"
         .text
         .endm
+
+#else
+
+/* Calls its resolver. It changes x0, x1 and x30 alone. */
+        .macro resolve_value
+        adrp x0, :tlsdesc:value
+        ldr x1, [x0, #:tlsdesc_lo12:value]
+        add x0, x0, :tlsdesc_lo12:value
+        .tlsdesccall value
+        blr x1
+        mrs x1, tpidr_el0
+        ldr w1, [x1, x0]
+        cmp w1, #5
+        b.ne bad
+        .endm
+
+/* Writes `kept` or, from the label `bad`, `lost`. */
+        .macro kept_or_lost
+        adrp x0, kept
+        add x0, x0, :lo12:kept
+        b out
+bad:    adrp x0, lost
+        add x0, x0, :lo12:lost
+out:    mov x1, #5
+        bl case_write
+        .section .rodata
+kept:   .ascii "kept\n"
+lost:   .ascii "lost\n"
+        .text
+        .endm
+
+#endif

@@ -12,5 +12,4 @@ pub mod libraries;
 pub mod model;
 pub mod mutate;
 pub mod process;
-#[cfg(target_arch = "x86_64")]
 pub mod refusal;

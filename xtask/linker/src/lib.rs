@@ -31,6 +31,9 @@ pub struct Arguments {
     /// Only cases whose name or area holds this
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
+    /// Not the cases of these names
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    except: Vec<String>,
     /// Each case with its first compiler and linker only
     #[arg(long)]
     quick: bool,
@@ -69,8 +72,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Ok(())
         }
         None if arguments.differential.is_empty() => {
-            let selection =
-                cases::Selection { names: arguments.only.clone(), quick: arguments.quick };
+            let selection = cases::Selection {
+                names: arguments.only.clone(),
+                except: arguments.except.clone(),
+                quick: arguments.quick,
+            };
             let failed = cases::run(&selection)?.count.failed;
             anyhow::ensure!(failed == 0, "{failed} builds failed");
             if arguments.quick && arguments.only.is_empty() {

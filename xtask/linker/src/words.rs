@@ -190,7 +190,7 @@ fn meaning<'a>(
                 what: "tp:",
                 owner: owner.map(|(owner, _)| owner),
                 offset: owner.map_or(word, |(_, block)| word.wrapping_sub(block)),
-                target: thread_pointer().wrapping_add(word as usize),
+                target: testing::thread_pointer().wrapping_add(word as usize),
             }
         }
         _ => {
@@ -331,7 +331,7 @@ fn system_owners() -> Vec<Owner> {
             let index = [info.dlpi_tls_modid as u64, 0];
             // SAFETY: the module id is that of a loaded object.
             let address = unsafe { __tls_get_addr(index.as_ptr()) };
-            (address as usize).wrapping_sub(thread_pointer()) as u64
+            (address as usize).wrapping_sub(testing::thread_pointer()) as u64
         });
         list.push(Owner {
             name: base_name(&name),
@@ -356,13 +356,4 @@ fn system_owners() -> Vec<Owner> {
 
 unsafe extern "C" {
     fn __tls_get_addr(index: *const u64) -> *mut c_void;
-}
-
-fn thread_pointer() -> usize {
-    let pointer: usize;
-    // SAFETY: on x86-64 the thread pointer's own value stands at %fs:0.
-    unsafe {
-        std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, pure, readonly))
-    };
-    pointer
 }

@@ -10,6 +10,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tools::{self, succeeds};
 
+/// The home of those who run lines there.
+pub const HOME: &str = "/root";
+
 /// The tool that makes a system.
 const TOOLS: [(&str, &str); 1] = [("debootstrap", "debootstrap")];
 
@@ -21,10 +24,10 @@ const KEPT: [&str; 6] =
 const CONFIGURATION: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf"];
 
 /// Mounts the rest of the root, for this process and those that it starts, and runs the last argument there. The pairs before it
-/// are folders of this machine and their places.
+/// are folders of this machine and their places. The second argument is the format of programs that a program of the root runs, or empty.
 const ENTER: &str = r#"
 set -e
-root=$1; shift
+root=$1; format=$2; shift 2
 while [ $# -gt 1 ]; do mount --bind "$1" "$root$2"; shift 2; done
 for own in /opt/rust /opt/files; do
     if mountpoint -q "$root$own"; then mount -o remount,bind,ro "$root$own"; fi
@@ -32,8 +35,15 @@ done
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
+if [ -n "$format" ]; then
+    mount -t binfmt_misc binfmt_misc "$root/proc/sys/fs/binfmt_misc"
+    printf %s "$format" >"$root/proc/sys/fs/binfmt_misc/register"
+fi
 exec chroot "$root" bash -c "$1"
 "#;
+
+/// In these the list of formats is its own (Documentation/admin-guide/binfmt-misc.rst of the kernel), and root is this user.
+const OWN_USERS: [&str; 2] = ["--user", "--map-root-user"];
 
 /// Checks that this user may make systems and enter them.
 ///
@@ -58,6 +68,25 @@ pub fn is_possible() -> Result<()> {
     Ok(())
 }
 
+/// Checks that systems on this machine may run programs of other machines, by a list of formats that no other process sees.
+///
+/// # Errors
+///
+/// The kernel has no such lists, or does not let this user have one.
+pub fn can_emulate() -> Result<()> {
+    let mut unshare = Command::new("unshare");
+    unshare.args(OWN_USERS).args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c"]);
+    let output = unshare
+        .arg("mount -t proc proc /proc && mount -t binfmt_misc none /proc/sys/fs/binfmt_misc");
+    let output = output.output().context("starting unshare")?;
+    ensure!(
+        output.status.success(),
+        "programs of another machine run by binfmt_misc in a namespace of users, which Linux has since 6.7: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
 /// Has debootstrap make the smallest system of a release, with packages beside.
 ///
 /// # Errors
@@ -76,12 +105,19 @@ pub struct Root {
     folder: PathBuf,
     /// Folders of this machine, and their places. Those at `/opt/rust` and `/opt/files` are read-only.
     mounted: Vec<(PathBuf, String)>,
+    /// As in [`Root::emulating`], or empty.
+    format: &'static str,
 }
 
 impl Root {
     /// Has the system in a folder, as it is there.
     pub fn new(folder: PathBuf, mounted: Vec<(PathBuf, String)>) -> Self {
-        Self { folder, mounted }
+        Self { folder, mounted, format: "" }
+    }
+
+    /// Has programs of a format run by a program of the root: a line as binfmt_misc takes it.
+    pub fn emulating(self, format: &'static str) -> Self {
+        Self { format, ..self }
     }
 
     /// Makes it a copy of the system in another folder, with what this machine needs to reach registries.
@@ -92,6 +128,15 @@ impl Root {
     pub fn fill(&self, system: &Path) -> Result<()> {
         remove(&self.folder)?;
         succeeds(Command::new("cp").arg("-a").arg(system).arg(&self.folder))?;
+        self.connect()
+    }
+
+    /// Gives it what this machine needs to reach registries, and places for the folders of this machine.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read or written.
+    pub fn connect(&self) -> Result<()> {
         for (outside, inside) in &self.mounted {
             fs::create_dir_all(outside)?;
             fs::create_dir_all(self.inside(inside))?;
@@ -118,9 +163,17 @@ impl Root {
     ///
     /// The line fails.
     pub fn run(&self, path: &str, line: &str) -> Result<()> {
+        succeeds(&mut self.command(path, line))
+    }
+
+    /// The command that runs such a line.
+    pub fn command(&self, path: &str, line: &str) -> Command {
         let mut command = Command::new("unshare");
+        if !self.format.is_empty() {
+            command.args(OWN_USERS);
+        }
         command.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh"]);
-        command.arg(&self.folder);
+        command.arg(&self.folder).arg(self.format);
         for (outside, inside) in &self.mounted {
             command.arg(outside).arg(inside);
         }
@@ -132,8 +185,9 @@ impl Root {
             is_kept || name.to_lowercase().ends_with("_proxy")
         });
         command.env_clear().envs(kept.collect::<Vec<_>>());
-        command.env("HOME", "/root").env("LANG", "C.UTF-8").env("PATH", path);
-        succeeds(command.arg(line).stdin(Stdio::null()))
+        command.env("HOME", HOME).env("LANG", "C.UTF-8").env("PATH", path);
+        command.arg(line).stdin(Stdio::null());
+        command
     }
 
     /// Removes it.

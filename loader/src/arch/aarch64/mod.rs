@@ -6,6 +6,7 @@
 mod instruction;
 mod relocation;
 mod thunk;
+mod trampoline;
 
 #[cfg(target_arch = "aarch64")]
 mod descriptor;
@@ -31,7 +32,8 @@ pub(crate) use gather::gathering;
 pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
 #[cfg(target_arch = "aarch64")]
 pub(crate) use interrupted::{
-    REGISTER_NAMES, REGISTERS, STACK_POINTER, registers_of, return_of_call,
+    REGISTER_NAMES, REGISTERS, STACK_POINTER, VENDOR, interrupted_around, registers_of,
+    return_of_call, without_signature,
 };
 pub(crate) use late_call::write_late_thunk;
 #[cfg(target_arch = "aarch64")]
@@ -41,17 +43,20 @@ pub(crate) use variadic::variadic;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use vfork::vforking;
 
-/// Whether `code` makes trampolines on the stack. Nobody has examined the code that compilers emit for that on this
-/// machine, so an image that asks for an executable stack is taken at its word.
-pub(crate) fn makes_trampolines(_code: &[u8]) -> bool {
-    true
-}
-
 pub(crate) use relocation::{action, relocation_name};
 pub(crate) use thunk::{STATIC_CHAIN, THUNK_SIZE, write_thunk};
+pub(crate) use trampoline::makes_trampolines;
 
 /// EM_AARCH64.
 pub(crate) const MACHINE: u16 = goblin::elf::header::EM_AARCH64;
+
+/// `long double`: as a short vector, it is passed in a vector register (AAPCS64, 6.8.2, C.1).
+#[cfg(target_arch = "aarch64")]
+pub(crate) type LongDouble = std::arch::aarch64::uint8x16_t;
+
+/// Its decimal digits that count (glibc, misc/qefgcvt.c, NDIGIT).
+#[cfg(target_arch = "aarch64")]
+pub(crate) const LONG_DOUBLE_DIGITS: usize = 36;
 
 /// Whether the addend of R_AARCH64_GLOB_DAT and R_AARCH64_JUMP_SLOT counts: S + A.
 pub(crate) const SLOT_HAS_ADDEND: bool = true;

@@ -46,6 +46,19 @@ pub(crate) unsafe fn registers_of(context: *const c_void) -> [usize; REGISTERS] 
     PLACES.map(|place| saved[place as usize] as usize)
 }
 
+/// The registers that a signal has interrupted, if no unwind table describes that. Here each return from a handler has one, as glibc makes it.
+pub(crate) fn interrupted_around(_registers: &[usize; REGISTERS]) -> Option<[usize; REGISTERS]> {
+    None
+}
+
+/// The extensions of unwind tables.
+pub(crate) const VENDOR: gimli::Vendor = gimli::Vendor::Default;
+
+/// The address of a return without a signature, which this machine does not have.
+pub(crate) fn without_signature(address: usize) -> usize {
+    address
+}
+
 /// The registers of the caller, after a call to a place without code. False if there is none to be read.
 pub(crate) fn return_of_call(registers: &mut [usize; REGISTERS]) -> bool {
     let Some(caller) = own_memory::word(registers[STACK_POINTER]) else { return false };

@@ -17,7 +17,8 @@ pub(crate) use descriptor::{descriptor, undefined_weak_descriptor};
 pub(crate) use gather::gathering;
 pub(crate) use guard::{EXCEPTION_REGISTER, RECORD_REGISTER, call_guarded, landing};
 pub(crate) use interrupted::{
-    REGISTER_NAMES, REGISTERS, STACK_POINTER, registers_of, return_of_call,
+    REGISTER_NAMES, REGISTERS, STACK_POINTER, VENDOR, interrupted_around, registers_of,
+    return_of_call, without_signature,
 };
 pub(crate) use late_call::write_late_thunk;
 pub(crate) use relocation::{action, relocation_name};
@@ -29,6 +30,15 @@ pub(crate) use vfork::vforking;
 
 /// EM_X86_64.
 pub(crate) const MACHINE: u16 = goblin::elf::header::EM_X86_64;
+
+/// `long double`, which is passed as the first argument on the stack (psABI, "Parameter Passing"). A larger structure is passed
+/// there too. The bytes behind the number are the caller's stack, and are passed on unread.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct LongDouble([u64; 4]);
+
+/// Its decimal digits that count (glibc, misc/qefgcvt.c, NDIGIT).
+pub(crate) const LONG_DOUBLE_DIGITS: usize = 21;
 
 /// Whether the addend of R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT counts: the psABI has plain S.
 pub(crate) const SLOT_HAS_ADDEND: bool = false;

@@ -23,7 +23,7 @@ pub(super) struct Results {
     number: Own<[c_char; 32]>,
     long_number: Own<[c_char; 400]>,
     /// `qecvt` and `qfcvt`.
-    quadruple: Own<[c_char; 32]>,
+    quadruple: Own<[c_char; 48]>,
     long_quadruple: Own<Vec<c_char>>,
     hardware: Own<[u8; 8]>,
     hardware_text: Own<[c_char; 24]>,
@@ -50,7 +50,7 @@ impl Default for Results {
             digits: Own::new([0; 8]),
             number: Own::new([0; 32]),
             long_number: Own::new([0; 400]),
-            quadruple: Own::new([0; 32]),
+            quadruple: Own::new([0; 48]),
             long_quadruple: Own::new(Vec::new()),
             hardware: Own::new([0; 8]),
             hardware_text: Own::new([0; 24]),
@@ -138,9 +138,7 @@ impl Results {
         for (name, target, arguments) in [
             ("ecvt", ecvt as *const c_void, 3),
             ("fcvt", fcvt as *const c_void, 3),
-            #[cfg(target_arch = "x86_64")]
             ("qecvt", quadruple::qecvt as *const c_void, 3),
-            #[cfg(target_arch = "x86_64")]
             ("qfcvt", quadruple::qfcvt as *const c_void, 3),
         ] {
             all.push(Answer::behind(name, target, arguments, own));
@@ -188,33 +186,39 @@ unsafe extern "C" fn fcvt(
 }
 
 /// `ecvt` and `fcvt` for `long double`, a type that Rust lacks.
-#[cfg(target_arch = "x86_64")]
+#[cfg_attr(
+    target_arch = "aarch64",
+    expect(improper_ctypes_definitions, reason = "a vector is passed as such a number is")
+)]
 mod quadruple {
     use super::*;
+    use crate::arch::{LONG_DOUBLE_DIGITS, LongDouble};
 
-    /// It is passed as the first argument on the stack (psABI, "Parameter Passing"). A larger structure is passed there
-    /// too. The bytes behind the number are the caller's stack, and are passed on unread.
-    #[derive(Clone, Copy)]
-    #[repr(C)]
-    pub struct LongDouble([u64; 4]);
+    /// glibc's size of a text (misc/qefgcvt.c, MAXDIG).
+    const SHORT: usize = LONG_DOUBLE_DIGITS + 3;
+    /// The same for all digits before the point.
+    const LONG: usize = 4932 + SHORT;
 
-    unsafe extern "C" {
-        fn qecvt_r(
-            number: LongDouble,
-            digits: c_int,
-            point: *mut c_int,
-            sign: *mut c_int,
-            text: *mut c_char,
-            size: usize,
-        ) -> c_int;
-        fn qfcvt_r(
-            number: LongDouble,
-            digits: c_int,
-            point: *mut c_int,
-            sign: *mut c_int,
-            text: *mut c_char,
-            size: usize,
-        ) -> c_int;
+    type Convert = unsafe extern "C" fn(
+        LongDouble,
+        c_int,
+        *mut c_int,
+        *mut c_int,
+        *mut c_char,
+        usize,
+    ) -> c_int;
+
+    mod of_library {
+        // Rust lets a function with such an argument be defined and called, and not be declared.
+        unsafe extern "C" {
+            pub(super) fn qecvt_r();
+            pub(super) fn qfcvt_r();
+        }
+    }
+
+    fn convert(function: unsafe extern "C" fn()) -> Convert {
+        // SAFETY: this is the signature of both (qecvt_r(3)).
+        unsafe { std::mem::transmute::<unsafe extern "C" fn(), Convert>(function) }
     }
 
     /// `qecvt(number, digits, point, sign)`.
@@ -230,7 +234,7 @@ mod quadruple {
     ) -> *mut c_char {
         let text = own.quadruple.place().cast();
         // SAFETY: the caller's promise; the text has more bytes.
-        unsafe { qecvt_r(number, digits, point, sign, text, 24) };
+        unsafe { convert(of_library::qecvt_r)(number, digits, point, sign, text, SHORT) };
         text
     }
 
@@ -245,13 +249,13 @@ mod quadruple {
         sign: *mut c_int,
         own: &Results,
     ) -> *mut c_char {
-        const SIZE: usize = 4932 + 24;
+        let convert = convert(of_library::qfcvt_r);
         // SAFETY: the caller's promise; the text has as many bytes.
         unsafe {
             let text = &mut *own.long_quadruple.place();
-            text.resize(SIZE, 0);
-            if qfcvt_r(number, digits, point, sign, text.as_mut_ptr(), 24) == -1 {
-                qfcvt_r(number, digits, point, sign, text.as_mut_ptr(), SIZE);
+            text.resize(LONG, 0);
+            if convert(number, digits, point, sign, text.as_mut_ptr(), SHORT) == -1 {
+                convert(number, digits, point, sign, text.as_mut_ptr(), LONG);
             }
             text.as_mut_ptr()
         }

@@ -308,7 +308,12 @@ fn dlsym_finds_what_references_bind_to() {
             if (dlsym(libc, "rand") != (void *)rand || dlsym(all, "rand") != (void *)rand) return __LINE__;
             if (dlsym(RTLD_DEFAULT, "rand") != (void *)rand || dlsym(RTLD_NEXT, "rand") != (void *)rand) return __LINE__;
             if (dlsym(libc, "optind") != (void *)&optind || dlsym(libm, "signgam") != (void *)&signgam) return __LINE__;
-            if (dlvsym(libc, "rand", "GLIBC_2.2.5") != (void *)rand) return __LINE__;
+        #ifdef __x86_64__
+            const char *first_version = "GLIBC_2.2.5";
+        #else
+            const char *first_version = "GLIBC_2.17";
+        #endif
+            if (dlvsym(libc, "rand", first_version) != (void *)rand) return __LINE__;
             srand(3);
             int first = rand();
             ((void (*)(unsigned))dlsym(all, "srand"))(3);

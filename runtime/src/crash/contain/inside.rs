@@ -54,7 +54,9 @@ impl Exceptions {
     const NONE: Self = Self { caught: 0, uncaught: 0 };
 }
 
-/// A thread that makes guarded calls. Records stay for the life of the process, and are used again.
+/// A thread that makes guarded calls. Records stay for the life of the process, and are used again. The fields that a guard changes are
+/// at the begin, where an instruction of AArch64 reaches them.
+#[repr(C)]
 pub(super) struct Inside {
     /// The kernel's number of the thread; 0 if there is none.
     thread: AtomicI32,

@@ -114,13 +114,31 @@ fn command(
         command.push("-Wl,-rpath,$ORIGIN".into());
     }
     command.push(case.source.canonicalize()?.display().to_string());
+    if cfg!(target_arch = "aarch64")
+        && case.patches.iter().any(|(_, change)| change.starts_with("phdr."))
+    {
+        // Patches name segments as linkers for x86-64 make them.
+        command.extend(["-Wl,-z,separate-code", "-Wl,-z,max-page-size=4096"].map(str::to_owned));
+    }
     // An option that names a library links against it by its soname, not by its path.
     command.push("-Wl,--no-as-needed".into());
     let ours = ["-no-soname"];
     let options = library.options.iter().filter(|option| !ours.contains(&option.as_str()));
     let include = headers.display().to_string();
     command.extend(options.map(|option| option.replace("{include}", &include)));
+    if cfg!(target_arch = "aarch64") && toolchain.compiler == "gcc" {
+        speak_here(&mut command);
+    }
     Ok(command)
+}
+
+/// Says by gcc's options for AArch64 which code is for thread-local data. There descriptors are the default.
+fn speak_here(command: &mut Vec<String>) {
+    const DESCRIPTORS: &str = "-mtls-dialect=gnu2";
+    match command.iter_mut().find(|option| *option == DESCRIPTORS) {
+        Some(option) => *option = "-mtls-dialect=desc".into(),
+        None => command.push("-mtls-dialect=trad".into()),
+    }
 }
 
 /// A key of everything that determines the build.

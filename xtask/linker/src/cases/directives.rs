@@ -19,6 +19,7 @@
 //! | `Sharing` | `off` and the reason: shared text and distinct data are not asserted |
 //! | `Modes` | of `one program interleaved threads`, those that apply, and the reason |
 //! | `Compilers`, `Linkers` | of `gcc clang`, of `bfd lld mold gold`; each pair that is installed is built |
+//! | `Machine` | `x86_64` or `aarch64`, if the source is for that machine alone |
 //! | `Needs` | an instruction set of the processor (`avx512f`, ...) |
 //! | `Env` | `NAME=VALUE` for the program; `{folder}` is that of the libraries, `{libasan}` gcc's runtime of AddressSanitizer |
 //! | `Patch` | a library and the changes to its bytes after the build, see [`super::patch`] |
@@ -51,6 +52,7 @@ pub(super) struct Case {
     pub modes: Vec<String>,
     pub compilers: Vec<String>,
     pub linkers: Vec<String>,
+    pub machine: Option<String>,
     pub needs: Vec<String>,
     pub environment: Vec<(String, String)>,
     pub patches: Vec<(String, String)>,
@@ -137,6 +139,11 @@ impl Case {
                 }
                 "Compilers" => case.compilers = words(value),
                 "Linkers" => case.linkers = words(value),
+                "Machine" => {
+                    let machine = value.trim();
+                    ensure!(["x86_64", "aarch64"].contains(&machine), "no machine {machine}");
+                    case.machine = Some(machine.to_owned());
+                }
                 "Needs" => case.needs = words(value),
                 "Env" => {
                     let (name, value) = value.split_once('=').context("Env wants NAME=VALUE")?;

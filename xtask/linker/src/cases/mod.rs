@@ -12,10 +12,11 @@ pub(super) mod judge;
 mod patch;
 
 use std::collections::BTreeMap;
+use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use build::Toolchain;
 pub(super) use build::is_installed;
@@ -28,6 +29,8 @@ use xtask_support::{parallel, workspace};
 pub struct Selection {
     /// Only cases whose name or area contains one of these; all cases if the list is empty.
     pub names: Vec<String>,
+    /// No case of these names.
+    pub except: Vec<String>,
     /// The first compiler and linker of each case only.
     pub quick: bool,
 }
@@ -107,12 +110,14 @@ fn select(folder: &Path, selection: &Selection) -> Result<Vec<Case>> {
         .collect::<Result<_>>()?;
     sources.sort();
     let cases = sources.iter().map(|source| Case::read(source)).collect::<Result<Vec<_>>>()?;
+    for name in &selection.except {
+        ensure!(cases.iter().any(|case| case.name == *name), "no case has the name {name}");
+    }
     let wanted = |case: &Case| {
-        selection.names.is_empty()
-            || selection
-                .names
-                .iter()
-                .any(|name| case.name.contains(name.as_str()) || case.area.contains(name.as_str()))
+        let is_named =
+            |name: &String| case.name.contains(name.as_str()) || case.area.contains(name.as_str());
+        !selection.except.contains(&case.name)
+            && (selection.names.is_empty() || selection.names.iter().any(is_named))
     };
     let cases: Vec<Case> = cases.into_iter().filter(wanted).collect();
     if cases.is_empty() {
@@ -142,6 +147,9 @@ fn toolchains(case: &Case, quick: bool) -> Vec<Toolchain> {
 fn one(case: &Case, toolchain: &Toolchain, root: &Path, support: &Path) -> Outcome {
     if let Some(reason) = &case.skip {
         return Outcome::Skipped(reason.clone());
+    }
+    if let Some(machine) = case.machine.as_ref().filter(|machine| **machine != ARCH) {
+        return Outcome::Skipped(format!("it is for {machine}"));
     }
     if !toolchain.is_installed() {
         return Outcome::Skipped("not installed".into());

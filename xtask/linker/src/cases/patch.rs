@@ -1,15 +1,20 @@
 //! Changes to a built library, for files that no linker writes.
 //!
-//! A change is `FIELD=VALUE` (numbers decimal or `0x`) or `truncate=LENGTH`. Fields:
+//! A change is `FIELD=VALUE` (numbers decimal or `0x`, or a type of relocation by the name of what it does: [`TYPES`]) or
+//! `truncate=LENGTH`. Fields:
 //! `ehdr.e_type`, `ehdr.e_machine`, `ehdr.class`, `ehdr.e_phoff`, `ehdr.e_phentsize`, ...;
 //! `phdr.PT_LOAD.0.p_align` (the N-th of the type); `dynamic.TAG` (a number) for the value and
 //! `dynamic.TAG.tag` for the tag itself; `rela.TYPE.0.type`, `.offset`, `.addend`, `.symbol` (the
-//! N-th relocation of the type, by number).
+//! N-th relocation of the type).
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+
+/// Types of relocations that have different numbers on the machines: on x86-64, on AArch64.
+const TYPES: [(&str, [u64; 2]); 4] =
+    [("ABSOLUTE", [1, 257]), ("ABSOLUTE32", [10, 258]), ("COPY", [5, 1024]), ("SLOT", [6, 1025])];
 
 /// Applies one change to the file.
 pub(super) fn apply(file: &Path, change: &str) -> Result<()> {
@@ -32,6 +37,10 @@ pub(super) fn apply(file: &Path, change: &str) -> Result<()> {
 }
 
 fn number(text: &str) -> Result<u64> {
+    let machine = usize::from(cfg!(target_arch = "aarch64"));
+    if let Some((_, numbers)) = TYPES.iter().find(|(name, _)| *name == text) {
+        return Ok(numbers[machine]);
+    }
     Ok(match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16)?,
         None => text.parse()?,

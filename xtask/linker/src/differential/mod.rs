@@ -42,6 +42,10 @@ pub(super) fn run(
     page: Option<&Path>,
 ) -> anyhow::Result<()> {
     ensure!(
+        cfg!(target_arch = "x86_64"),
+        "the comparison of words reads the relocation types of x86-64 alone"
+    );
+    ensure!(
         !inputs.is_empty(),
         "name what to compare: cargo xtask linker --differential FILE|DIR|WHEEL…"
     );

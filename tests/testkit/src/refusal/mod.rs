@@ -4,24 +4,47 @@
 //! request. It then fails the request, or makes it after all, by an instruction that the filter lets
 //! through. This needs no privilege, and no code in the product.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as machine;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as machine;
+
+use machine::{EARLIER, Request, let_through};
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
-/// The requests that the handler counts, with errors that Linux has for them (their manual pages).
-const CALLS: [(c_long, &str, &[c_int]); 19] = [
+/// A system call's number, its name, and errors that Linux has for it (its manual page).
+type Call = (c_long, &'static str, &'static [c_int]);
+
+/// The requests that the handler counts. The last ones are those of this machine alone.
+static CALLS: [Call; LATER.len() + EARLIER.len()] = {
+    let mut all = [LATER[0]; LATER.len() + EARLIER.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < LATER.len() { LATER[at] } else { EARLIER[at - LATER.len()] };
+        at += 1;
+    }
+    all
+};
+
+/// Those of every machine.
+const LATER: [Call; 17] = [
     (libc::SYS_mmap, "mmap", &[libc::ENOMEM]),
     (libc::SYS_mprotect, "mprotect", &[libc::ENOMEM, libc::EACCES]),
     (libc::SYS_munmap, "munmap", &[libc::ENOMEM]),
     (libc::SYS_madvise, "madvise", &[libc::EINVAL]),
     (libc::SYS_openat, "openat", &[libc::EMFILE, libc::EACCES]),
-    (libc::SYS_open, "open", &[libc::EMFILE]),
     (libc::SYS_read, "read", &[libc::EIO]),
     (libc::SYS_pread64, "pread64", &[libc::EIO]),
     (libc::SYS_write, "write", &[libc::ENOSPC]),
     (libc::SYS_fstat, "fstat", &[libc::EIO]),
     (libc::SYS_newfstatat, "newfstatat", &[libc::ENOMEM]),
     (libc::SYS_statx, "statx", &[libc::EIO]),
-    (libc::SYS_readlink, "readlink", &[libc::EIO]),
     (libc::SYS_getdents64, "getdents64", &[libc::EIO]),
     (libc::SYS_memfd_create, "memfd_create", &[libc::EMFILE, libc::ENOMEM]),
     (libc::SYS_fcntl, "fcntl", &[libc::EMFILE]),
@@ -68,28 +91,6 @@ static NUMBER: AtomicUsize = AtomicUsize::new(0);
 static ERROR: AtomicI32 = AtomicI32::new(0);
 static LASTING: AtomicBool = AtomicBool::new(false);
 
-// A system call with six arguments; at `refusal_let_through` the instruction pointer is after it.
-std::arch::global_asm!(
-    ".globl refusal_make_call",
-    "refusal_make_call:",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "mov rsi, rdx",
-    "mov rdx, rcx",
-    "mov r10, r8",
-    "mov r8, r9",
-    "mov r9, [rsp + 8]",
-    "syscall",
-    ".globl refusal_let_through",
-    "refusal_let_through:",
-    "ret",
-);
-
-unsafe extern "C" {
-    fn refusal_make_call(number: i64, a: i64, b: i64, c: i64, d: i64, e: i64, f: i64) -> i64;
-    fn refusal_let_through();
-}
-
 /// Counts the requests of the calling thread, and of threads that it makes, from now on. It cannot be undone.
 pub fn watch() {
     // SAFETY: zero is a value of every field.
@@ -98,7 +99,7 @@ pub fn watch() {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
     // SAFETY: the handler is async-signal-safe: atomics, and one system call.
     assert_eq!(unsafe { libc::sigaction(libc::SIGSYS, &action, std::ptr::null_mut()) }, 0);
-    let through = refusal_let_through as *const () as u64;
+    let through = let_through() as u64;
     let mut filter = Vec::new();
     // Offsets are those of struct seccomp_data.
     load(&mut filter, 8);
@@ -209,11 +210,9 @@ fn answer(value: u32) -> libc::sock_filter {
 }
 
 extern "C" fn on_call(_signal: c_int, _information: *mut c_void, context: *mut c_void) {
-    // SAFETY: the kernel passes the interrupted registers. They hold a system call's number and arguments,
-    // and the kernel takes the result from them.
-    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    let at = |register: c_int| registers[register as usize];
-    let call = at(libc::REG_RAX);
+    // SAFETY: the kernel passes the interrupted registers.
+    let mut request = unsafe { Request::of(context) };
+    let call = request.number();
     let index = CALLS.iter().position(|(number, ..)| *number == call).unwrap_or(0);
     let fails = ARMED.load(Ordering::SeqCst) && {
         let number = COUNTS[index].fetch_add(1, Ordering::SeqCst);
@@ -225,20 +224,9 @@ extern "C" fn on_call(_signal: c_int, _information: *mut c_void, context: *mut c
         REFUSED.fetch_add(1, Ordering::SeqCst);
         -i64::from(ERROR.load(Ordering::SeqCst))
     } else {
-        // SAFETY: the call that the interrupted code makes.
-        unsafe {
-            refusal_make_call(
-                call,
-                at(libc::REG_RDI),
-                at(libc::REG_RSI),
-                at(libc::REG_RDX),
-                at(libc::REG_R10),
-                at(libc::REG_R8),
-                at(libc::REG_R9),
-            )
-        }
+        request.make()
     };
-    registers[libc::REG_RAX as usize] = result;
+    request.answer(result);
 }
 
 /// Calls `action` with requests refused. Also returns whether a request was refused.
