@@ -2,7 +2,7 @@
 
 /// It has a thread of its own, which is listed among those of the process, and of which the C library of the emulated program knows nothing.
 /// Data of threads cannot be given to it.
-const OWN_THREAD: &str = "the emulator's own thread cannot be given thread-local data";
+pub(super) const OWN_THREAD: &str = "the emulator's own thread cannot be given thread-local data";
 
 /// Its system calls are made by the emulator's own instructions.
 const FILTERS: &str = "the emulator has no seccomp(2)";
