@@ -16,7 +16,7 @@ const RELEASE: &str = "sid";
 
 /// Compilers for this machine and the other one, the emulator, and a CPython of the other machine's.
 const PACKAGES: &str = "cargo rustc libstd-rust-dev:arm64 gcc g++ gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev:arm64 \
-                        qemu-user locales libpython3.14:arm64";
+                        qemu-user locales libpython3.14:arm64 libgomp1:arm64";
 
 /// The package with the program `python3.14`. Its scripts run what it installs, which this machine cannot, so it is unpacked alone.
 const PROGRAM: &str = "python3.14-minimal:arm64";
