@@ -356,17 +356,13 @@ fn load_group(domain: &Domain, closure: &Closure, class: Class, flags: OpenFlags
     let started = Instant::now();
     publish::publish(&replicas)?;
     enter(&mut domain.0.state.lock(), group, domain.0.program);
-    let is_commons = domain.0.commons.is_none();
-    if is_commons {
-        make_global(domain, &replicas[0].image);
-    }
     let published = started.elapsed();
     run::destroy_at_exit();
     let is_root = closure.nodes[0].class == class;
     construct(domain, &replicas, if is_root { Root::New } else { Root::None })?;
     // They stand behind the libraries that its constructors have opened (glibc, elf/dl-open.c,
     // dl_open_worker).
-    if flags.has(OpenFlags::GLOBAL) && !is_commons {
+    if flags.has(OpenFlags::GLOBAL) {
         make_global(domain, &replicas[0].image);
     }
     tracing::debug!(

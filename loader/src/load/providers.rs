@@ -108,9 +108,10 @@ pub(crate) fn scope_of(
                 }
             }
             Provider::Commons(replica) => {
-                let commons = domain.0.commons.as_ref();
-                let bound_in = commons.and_then(|commons| first_scope(commons, &replica));
-                inherited.extend(bound_in.map(|scope| (scope, commons)));
+                // A load of the commons finds those that were loaded before.
+                let commons = domain.0.commons.as_ref().unwrap_or(&domain.0);
+                let bound_in = first_scope(commons, &replica);
+                inherited.extend(bound_in.map(|scope| (scope, Some(commons))));
                 scope.add_commons(Some(replica));
             }
             Provider::System(object) => queue.extend(scope.add_object(object)),

@@ -28,9 +28,6 @@ fn finish(domain: &Domain) {
     if waiting.is_empty() {
         return;
     }
-    if domain.0.commons.is_none() {
-        waiting.iter().for_each(|replica| load::make_global(domain, &replica.image));
-    }
     if let Err(error) = load::construct(domain, &waiting, Root::None) {
         tracing::warn!(domain = domain.name(), %error, "a load that a fork has interrupted failed");
     }

@@ -278,6 +278,43 @@ fn what_a_library_of_the_commons_was_bound_in_is_the_commons_in_every_domain() {
 }
 
 #[test]
+fn libraries_of_the_commons_see_what_they_need_and_no_others() {
+    let shop = Workshop::new("commons-apart");
+    let near = ["-L{dir}", "-Wl,-rpath,$ORIGIN"];
+    let linked = |libraries: &[&'static str]| [&near, libraries].concat();
+    // As two builds of one BLAS, of 64-bit and of 32-bit integers, that export the same names. The second one needs a library that is there
+    // by then, and refers to one that only this library names.
+    shop.build("libshared_core.so", "int core(void) { return 5; }", &[]);
+    shop.build(
+        "libshared_base.so",
+        "int core(void); int base(void) { return core() + 100; }",
+        &linked(&["-l:libshared_core.so"]),
+    );
+    for (name, number) in [("wide", 64), ("narrow", 32)] {
+        let source = format!(
+            "int base(void); int core(void); int width(void) {{ return {number}; }}
+             int {name}(void) {{ return width() + 1000 * base() + 1000000 * core(); }}"
+        );
+        shop.build(&format!("libshared_{name}.so"), &source, &linked(&["-l:libshared_base.so"]));
+    }
+    let users = ["wide", "narrow"].map(|name| {
+        let library = format!("-l:libshared_{name}.so");
+        let source = format!("int {name}(void); int run(void) {{ return {name}(); }}");
+        let arguments = [&near[..], &[&library]].concat();
+        shop.build(&format!("lib{name}_user.so"), &source, &arguments)
+    });
+    let policy = Policy::default().with("*/libshared_*", Class::Commons, "test");
+    let loader = Loader::builder().policy(policy).build().unwrap();
+    for index in 0..2 {
+        let domain = loader.domain(&format!("domain {index}")).build().unwrap();
+        let results =
+            users.each_ref().map(|user| call(&open(&domain, user, OpenFlags::NOW).unwrap(), "run"));
+        assert_eq!(results, [5_105_064, 5_105_032], "{}", domain.name());
+    }
+    assert_eq!(loader.commons().replicas().len(), 4);
+}
+
+#[test]
 fn the_program_s_own_copy_of_a_replicated_library_is_another_world() {
     let shop = Workshop::new("worlds");
     let near = ["-L{dir}", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed"];
