@@ -43,11 +43,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     super::run(&arguments.run, python, subject)
 }
 
-/// torchvision names the one torch that it wants. torchaudio does so up to 2.10; later releases serve newer ones too.
+/// torchvision names the one torch that it wants. torchaudio does so up to 2.10. 2.11.1 wants a newer torch than it says, and serves those behind 2.11.
 fn pins(minor: u32) -> Vec<(&'static str, String)> {
     vec![
         ("torch", format!("torch==2.{minor}.*")),
-        ("torchaudio", format!("torchaudio<2.{}", minor + 1)),
+        (
+            "torchaudio",
+            if minor > 11 { "torchaudio".to_owned() } else { format!("torchaudio==2.{minor}.0") },
+        ),
     ]
 }
 
@@ -61,6 +64,6 @@ mod tests {
         assert!(minor("2").is_err() && minor("2.9.1").is_err());
         let pins = pins(9);
         assert_eq!(pins[0], ("torch", "torch==2.9.*".to_owned()));
-        assert_eq!(pins[1], ("torchaudio", "torchaudio<2.10".to_owned()));
+        assert_eq!(pins[1], ("torchaudio", "torchaudio==2.9.0".to_owned()));
     }
 }
