@@ -16,6 +16,7 @@ use bytes::Bytes;
 use hydrozoa::{Interpreter, Pool};
 use hyper::StatusCode;
 use parking_lot::Mutex;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -57,6 +58,7 @@ pub(crate) struct Fleet {
     /// Workers that have been replaced and have not ended.
     ending: Arc<AtomicUsize>,
     pub(crate) replaced: AtomicU64,
+    processors: usize,
 }
 
 /// Why a request has no worker.
@@ -69,7 +71,7 @@ pub(crate) enum Refusal {
 }
 
 /// Requests that the worker of a connection's thread may have more than another one, and still gets the next.
-const NEARBY: usize = 16;
+const NEARBY: usize = 2;
 
 /// How often silent event loops are looked for.
 const TICK: Duration = Duration::from_millis(250);
@@ -93,6 +95,7 @@ impl Fleet {
             departed: Arc::default(),
             ending: Arc::default(),
             replaced: AtomicU64::new(0),
+            processors: thread::available_parallelism().map_or(1, NonZeroUsize::get),
         })
     }
 
@@ -112,15 +115,17 @@ impl Fleet {
         }
         let worker = {
             let workers = self.workers.lock();
-            let local = LoopId::local();
-            // The worker of this thread needs no other one.
+            let (local, processors) = (LoopId::local(), self.processors);
+            let busy = workers.iter().filter(|worker| worker.exchanges.waiting() > 0).count();
             let load = |worker: &&Arc<Worker>| {
                 let id = worker.asgi.as_ref().map(|asgi| asgi.id);
                 let (waiting, count) = (worker.exchanges.waiting(), worker.exchanges.count());
-                match id == local {
-                    true => (waiting.saturating_sub(NEARBY), 0, count),
-                    false => (waiting, 1, count),
+                if local.is_none() || id != local {
+                    return (waiting, 1, count);
                 }
+                // It needs no other thread. One that is idle is better, if there is a processor for it.
+                let least = usize::from(waiting > 0 && busy < processors);
+                (waiting.saturating_sub(NEARBY).max(least), 0, count)
             };
             let least = workers.iter().filter(|worker| worker.is_ready()).min_by_key(load);
             let worker = least.cloned().ok_or(Refusal::NoneReady)?;

@@ -100,7 +100,7 @@ struct Network {
     /// Let clients speak HTTP/2 too
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     http2: bool,
-    /// Threads for connections; by default as many as there are processors, and at most 4
+    /// Threads for connections; by default as many as there are processors, and at most 4 or as many as workers
     #[arg(long, value_name = "N", value_parser = count)]
     io_threads: Option<NonZeroUsize>,
     /// Also answer /healthz and /metrics, at this address of their own
@@ -190,7 +190,8 @@ fn serve_until_end(options: &Options, signals: &Signals, access: Option<AccessLo
     let watch = options.reloading.watch(&options.app_dir)?;
     let builder = options.builder(workers)?;
     let network = &options.network;
-    let threads = network.io_threads.map_or_else(|| processors().min(4), NonZeroUsize::get);
+    let threads =
+        network.io_threads.map_or_else(|| processors().min(workers.max(4)), NonZeroUsize::get);
     let threads = Arc::new(Threads::start(threads).context("starting threads")?);
     let server = Server::start(builder, settings, runtime.handle(), &threads)?;
     // The threads go on until the applications have ended.
