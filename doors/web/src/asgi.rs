@@ -1,4 +1,4 @@
-//! Requests of ASGI: each is a coroutine on the event loop of the least loaded worker.
+//! Requests of ASGI: each is a coroutine on the event loop of the worker whose thread has read it, or of the least loaded one.
 
 use crate::error::{Error, trace};
 use crate::exchange::{Exchange, Exchanges};

@@ -99,7 +99,7 @@ impl Fleet {
         })
     }
 
-    /// Hands a request to a worker: WSGI's to any that is free, ASGI's to the least loaded.
+    /// Hands a request to a worker: WSGI's to any that is free, ASGI's to the thread's own or the least loaded.
     pub(crate) fn dispatch(
         &self,
         exchange: &Arc<Exchange>,

@@ -12,9 +12,12 @@ use std::time::{Duration, Instant};
 pub trait Reactor: Send + 'static {
     /// Returns when the loop has something to do: `ready` is readable, or `limit` has passed, `None` being for ever.
     ///
-    /// The descriptor is the same in each call. It becomes readable once for what comes, and every call begins with nothing ready but
-    /// what came since the last one ended: an edge-triggered poll suffices (epoll(7), `EPOLLET`). A call that returns too early costs a
-    /// look into the interpreter, a late one is late for the loop's timers. A panic ends the loop, as an end of the interpreter does.
+    /// The loop also has something to do when this calls [`EventLoop::call_soon`](crate::EventLoop::call_soon) of the same loop. That makes
+    /// nothing readable: return then, or the function waits.
+    ///
+    /// The descriptor is the same in each call, and becomes readable once for what comes: an edge-triggered poll suffices (epoll(7),
+    /// `EPOLLET`). Where something was ready before, `limit` is zero. A call that returns too early costs a look into the interpreter, a
+    /// late one is late for the loop's timers. A panic ends the loop, as an end of the interpreter does.
     fn wait(&mut self, ready: BorrowedFd<'_>, limit: Option<Duration>);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::client::{Client, get};
 use crate::process::Server;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -142,6 +142,17 @@ fn an_event_loop_that_does_not_go_on_is_replaced() {
     assert_eq!(get(address, "/seen").status, 200);
     // One that waits for something is not in its way.
     assert_eq!(get(address, "/sleep?1.5").status, 200);
+}
+
+#[test]
+fn requests_that_one_thread_reads_reach_all_workers() {
+    let server = Server::start("coroutines", &["--workers", "4", "--io-threads", "1"]);
+    let address = server.address();
+    let asking: Vec<_> =
+        (0..8).map(|_| std::thread::spawn(move || get(address, "/name?2"))).collect();
+    let answers = asking.into_iter().map(|asking| asking.join().unwrap());
+    let names: BTreeSet<_> = answers.map(|answer| answer.text().to_owned()).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
 }
 
 #[test]

@@ -5,10 +5,12 @@ import contextvars
 import ctypes
 import json
 import time
+import uuid
 
 request = contextvars.ContextVar("request", default=None)
 seen = []
 kept = []
+NAME = uuid.uuid4().hex.encode()
 
 
 async def application(scope, receive, send):
@@ -38,6 +40,9 @@ async def application(scope, receive, send):
     elif path == "/sleep":
         await asyncio.sleep(float(scope["query_string"]))
         await answer(send, b"slept")
+    elif path == "/name":
+        await asyncio.sleep(float(scope["query_string"]))
+        await answer(send, NAME)
     elif path == "/block":
         time.sleep(float(scope["query_string"]))
         await answer(send, b"blocked")
