@@ -267,10 +267,9 @@ impl Scope {
 
     /// Sets [`Scope::shadowed`] for a domain that replicates `images`.
     pub(crate) fn find_shadowed<'a>(&mut self, images: impl Iterator<Item = &'a Arc<Image>>) {
-        let files: HashSet<_> =
-            images.map(|image| (image.file_id.device, image.file_id.inode)).collect();
+        let files: HashSet<_> = images.map(|image| image.file_id.object()).collect();
         let replicated = |object: &SystemObject| {
-            object.file_id().is_some_and(|file| files.contains(&(file.device, file.inode)))
+            object.file_id().is_some_and(|file| files.contains(&file.object()))
         };
         let mut shadowed: Vec<&Arc<SystemObject>> =
             self.system.iter().filter(|object| replicated(object)).collect();

@@ -5,7 +5,6 @@
 
 use std::ffi::CStr;
 use std::fmt::Display;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +13,9 @@ use goblin::elf::program_header::{PT_DYNAMIC, PT_LOAD};
 
 use crate::arch;
 use crate::error::Error;
-use crate::image::{IMAGES, Image, provided};
-use crate::sys::{file, page_size};
+use crate::image::provided::{self, Kept};
+use crate::image::{IMAGES, Image};
+use crate::sys::page_size;
 use crate::system::SYSTEM;
 use crate::system::search::{self, Level};
 
@@ -115,8 +115,8 @@ fn of_file(path: &Path) -> Option<String> {
     }
 }
 
-fn of_open_file(opened: &File) -> io::Result<Option<&'static str>> {
-    let head = file::part(opened, 0, header::header64::SIZEOF_EHDR)?;
+fn of_open_file(opened: &Kept) -> io::Result<Option<&'static str>> {
+    let head = opened.read(0, header::header64::SIZEOF_EHDR)?;
     let half = |at| u16::from_le_bytes([head[at], head[at + 1]]);
     if head.len() < header::header64::SIZEOF_EHDR {
         return Ok(Some("file too short"));
@@ -142,7 +142,7 @@ fn of_open_file(opened: &File) -> io::Result<Option<&'static str>> {
     }
     let at = u64::from_le_bytes(head[32..40].try_into().expect("eight bytes"));
     let length = usize::from(half(56)) * ENTRY;
-    let table = file::part(opened, at, length)?;
+    let table = opened.read(at, length)?;
     if table.len() < length {
         return Ok(Some("cannot read file data"));
     }

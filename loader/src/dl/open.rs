@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::flags::OpenFlags;
 use crate::id::DomainId;
 use crate::image::IMAGES;
+use crate::image::enclosure::{self, Enclosure};
 use crate::load;
 use crate::load::classify;
 use crate::load::library::Library;
@@ -121,9 +122,12 @@ fn resolve(domain: &Domain, name: &Path, caller: usize) -> Result<Found> {
         return Ok(if is_path { Found::File(name.to_owned()) } else { Found::BySystem });
     };
     if is_path {
-        // For a missing file, opening it gives the reason.
-        let path = search::find(name, &caller.chain());
-        return Ok(Found::File(path.unwrap_or_else(|_| Path::new(name).to_owned())));
+        return match search::find(name, &caller.chain()) {
+            Ok(path) => Ok(Found::File(path)),
+            // Opening the missing file gives the reason.
+            Err(Absence::Nowhere(_)) => Ok(Found::File(Path::new(name).to_owned())),
+            Err(Absence::Unknown(error)) => Err(error),
+        };
     }
     let by_soname = domain
         .0
@@ -146,7 +150,12 @@ fn resolve(domain: &Domain, name: &Path, caller: usize) -> Result<Found> {
             Some(object) if !domain.0.program && IMAGES.open(&object.path).is_ok() => {
                 Found::File(object.path.clone())
             }
-            _ => Found::BySystem,
+            Some(_) => Found::BySystem,
+            // The system's loader would search the machine. Opening the missing file gives the reason.
+            None => match caller.enclosure() {
+                Some(enclosure) => Found::File(enclosure.libraries.join(name)),
+                None => Found::BySystem,
+            },
         }),
         Err(Absence::Unknown(error)) => Err(error),
     }
@@ -165,6 +174,12 @@ impl Caller {
             return Caller::Replica(replica);
         }
         SYSTEM.by_address(address).map_or(Caller::Unknown, Caller::System)
+    }
+
+    /// The enclosure of its library.
+    fn enclosure(&self) -> Option<Enclosure> {
+        let chain = self.chain();
+        chain.first().and_then(|own| enclosure::of(own.origin))
     }
 
     fn chain(&self) -> Vec<Level<'_>> {

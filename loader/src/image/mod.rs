@@ -1,6 +1,8 @@
 //! Images: ELF files, parsed and validated once for any number of replicas.
 
+pub(crate) mod container;
 mod dynamic;
+pub(crate) mod enclosure;
 mod header;
 #[cfg(test)]
 mod property_tests;
@@ -12,7 +14,6 @@ pub(crate) mod versions;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ use crate::sys::lock::{Mutex, Once, Rank};
 pub(crate) use dynamic::Dynamic;
 use header::Layout;
 pub(crate) use header::{Segment, Tls};
+use provided::Kept;
 pub(crate) use relocation_targets::Targets;
 use relocations::Rela;
 pub(crate) use symbols::SymbolTable;
@@ -43,8 +45,8 @@ pub struct ImageId(u32);
 pub(crate) struct Image {
     pub id: ImageId,
     pub path: PathBuf,
-    /// Its file, if no path known to others leads to it: a memory file, or a deleted one.
-    kept: Option<Arc<File>>,
+    /// Its file, if no path known to others leads to it: a memory file, a deleted one, or a part of a container.
+    kept: Option<Kept>,
     pub file_id: FileId,
     pub segments: Vec<Segment>,
     /// The program headers' place in the image's memory, for `dl_iterate_phdr`.
@@ -81,10 +83,21 @@ impl std::fmt::Debug for Image {
 
 impl Image {
     /// Parses `file`. `path` names it in errors. It leads to the file if it `lasts`, unless the file was replaced.
-    fn parse(path: PathBuf, lasts: bool, file: File) -> Result<Image> {
+    fn parse(path: PathBuf, lasts: bool, file: Kept) -> Result<Image> {
         let io = |action| {
             let object = path.clone();
             move |source| Error::Io { object, action, source }
+        };
+        let file = match file {
+            Kept::File(file) => file,
+            Kept::Part(part) => {
+                return Image::of_bytes(
+                    path,
+                    Some(Kept::Part(part.clone())),
+                    part.id(),
+                    part.bytes(),
+                );
+            }
         };
         let file_id = FileId::of(&file).map_err(io("stat"))?;
         if file_id.is_empty() {
@@ -96,7 +109,7 @@ impl Image {
             lasts && provided::regular_file(&path).is_ok_and(|found| found == Some(file_id));
         let kept = match leads_there {
             true => provided::find(&path),
-            false => Some(Arc::new(file)),
+            false => Some(Kept::File(file)),
         };
         // Images live as long as the process (there is one per distinct file, however many
         // replicas), so their bytes may be borrowed for `'static`.
@@ -112,7 +125,7 @@ impl Image {
     /// The image that `bytes` hold, the content of a file at `path`, or of `kept`.
     pub(crate) fn of_bytes(
         path: PathBuf,
-        kept: Option<Arc<File>>,
+        kept: Option<Kept>,
         file_id: FileId,
         bytes: &'static [u8],
     ) -> Result<Image> {
@@ -165,9 +178,9 @@ impl Image {
         opened.or_else(again).map(Content::Opened)
     }
 
-    fn open_at(&self, path: &Path) -> io::Result<File> {
+    fn open_at(&self, path: &Path) -> io::Result<Kept> {
         let file = provided::open(path)?;
-        if FileId::of(&file)? != self.file_id {
+        if file.id()? != self.file_id {
             return Err(io::Error::other("it was replaced during the load; load it again"));
         }
         Ok(file)
@@ -176,11 +189,12 @@ impl Image {
     /// The path by which other processes, and others in this one, find its bytes.
     ///
     /// Debuggers and symbolizers open the name of an object. Some run `addr2line` on it, and fail if the
-    /// file does not exist.
+    /// file does not exist. No file holds a part of a container alone: its own path leads debuggers to a copy of it, below
+    /// the directory that they are told to look into.
     pub(crate) fn public_path(&self) -> Cow<'_, Path> {
         match &self.kept {
-            Some(file) => Cow::Owned(file::public_path(file)),
-            None => Cow::Borrowed(&self.path),
+            Some(Kept::File(file)) => Cow::Owned(file::public_path(file)),
+            Some(Kept::Part(_)) | None => Cow::Borrowed(&self.path),
         }
     }
 
@@ -283,27 +297,27 @@ impl Image {
 
 /// An image's file for as long as it is needed.
 pub(crate) enum Content<'a> {
-    Kept(&'a File),
-    Opened(File),
+    Kept(&'a Kept),
+    Opened(Kept),
 }
 
 impl Content<'_> {
     /// The file, to be kept by the caller.
-    pub(crate) fn into_file(self) -> io::Result<File> {
+    pub(crate) fn into_kept(self) -> Kept {
         match self {
-            Content::Kept(file) => file.try_clone(),
-            Content::Opened(file) => Ok(file),
+            Content::Kept(kept) => kept.clone(),
+            Content::Opened(kept) => kept,
         }
     }
 }
 
 impl Deref for Content<'_> {
-    type Target = File;
+    type Target = Kept;
 
-    fn deref(&self) -> &File {
+    fn deref(&self) -> &Kept {
         match self {
-            Content::Kept(file) => file,
-            Content::Opened(file) => file,
+            Content::Kept(kept) => kept,
+            Content::Opened(kept) => kept,
         }
     }
 }
@@ -356,7 +370,7 @@ impl ImageCache {
             return Ok(image);
         }
         let file = provided::open(path).map_err(io_error("open"))?;
-        let id = FileId::of(&file).map_err(io_error("stat"))?;
+        let id = file.id().map_err(io_error("stat"))?;
         if let Some(image) = known(&id) {
             return Ok(image);
         }
@@ -389,7 +403,7 @@ impl ImageCache {
             action: "create a memory file for it",
             source,
         })?;
-        self.insert(Image::parse(path, false, file)?, None)
+        self.insert(Image::parse(path, false, Kept::File(Arc::new(file)))?, None)
     }
 
     /// The image with these bytes, if one exists.

@@ -10,12 +10,12 @@
 //! Text relocations write to constants and code. Those pages become the replica's own too, all others stay
 //! the file's. From mapping to [`protect_text`] they are writable and not executable.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::ptr;
 
 use crate::error::{Error, Result};
+use crate::image::provided::Kept;
 use crate::image::{Image, Segment};
 use crate::replica::Replica;
 use crate::replica::words::{Unwritten, Words};
@@ -102,12 +102,12 @@ fn constant_run(segments: &[Segment]) -> Option<usize> {
 }
 
 /// Maps a run of segments that [`constant_run`] found.
-fn map_run(memory: &Reservation, file: &File, run: &[Segment]) -> std::io::Result<()> {
+fn map_run(memory: &Reservation, file: &Kept, run: &[Segment]) -> std::io::Result<()> {
     let (first, last) = (&run[0], &run[run.len() - 1]);
     let start = page_down(first.address);
     let end = page_up(last.address + last.file_size).expect("the span was validated");
     let offset = first.offset - (first.address - start) as u64;
-    memory.map_file(start, end - start, file, offset, protection(run))
+    memory.map_file(start, end - start, file.file(), file.start() + offset, protection(run))
 }
 
 /// The access rights of a mapping of `segments`.
@@ -213,7 +213,7 @@ fn pages(segment: &Segment) -> Range<usize> {
 fn map_segment(
     memory: &Reservation,
     image: &Image,
-    file: &File,
+    file: &Kept,
     segment: &Segment,
     words: &mut Unwritten<'_>,
 ) -> std::io::Result<()> {
@@ -243,8 +243,8 @@ fn map_segment(
     let starts = copied.iter().map(|run| run.start);
     for (from, to) in [pages.start].into_iter().chain(ends).zip(starts.chain([file_end])) {
         if from < to {
-            let offset = file_offset(segment, from) as u64;
-            memory.map_file(from, to - from, file, offset, protection)?;
+            let offset = file.start() + file_offset(segment, from) as u64;
+            memory.map_file(from, to - from, file.file(), offset, protection)?;
         }
     }
     let has_tail = segment.write && segment.memory_size > segment.file_size;

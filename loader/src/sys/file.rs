@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -11,11 +12,13 @@ use memmap2::Mmap;
 
 /// The identity of a file: two paths with equal identities are the same object for the loader. glibc's
 /// `_dl_map_object_from_fd` compares device and inode. Size and time of change are added, so that a file
-/// that was replaced in place is not taken for the image that was parsed earlier.
+/// that was replaced in place is not taken for the image that was parsed earlier. A part of a container is an
+/// object of its own: its place in the file is added too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FileId {
-    pub device: u64,
-    pub inode: u64,
+    device: u64,
+    inode: u64,
+    start: u64,
     size: u64,
     changed: (i64, i64),
 }
@@ -38,6 +41,16 @@ impl FileId {
         }
     }
 
+    /// That of the bytes in `range` of this file.
+    pub(crate) fn of_part(&self, range: &Range<usize>) -> FileId {
+        FileId { start: range.start as u64, size: range.len() as u64, ..*self }
+    }
+
+    /// The identity by which glibc tells files apart, and a part's place in its container.
+    pub(crate) fn object(&self) -> (u64, u64, u64) {
+        (self.device, self.inode, self.start)
+    }
+
     /// Whether the file has no byte.
     pub(crate) fn is_empty(&self) -> bool {
         self.size == 0
@@ -47,6 +60,7 @@ impl FileId {
         FileId {
             device: metadata.dev(),
             inode: metadata.ino(),
+            start: 0,
             size: metadata.size(),
             changed: (metadata.mtime(), metadata.mtime_nsec()),
         }
@@ -69,12 +83,6 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// The whole content of the file at `path`.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     std::fs::read(path)
-}
-
-/// The first `N` bytes of a file that was just opened.
-pub(crate) fn head<const N: usize>(mut file: File) -> io::Result<[u8; N]> {
-    let mut head = [0; N];
-    file.read_exact(&mut head).map(|()| head)
 }
 
 /// At most `length` bytes from `offset`: less where the file ends.
@@ -146,7 +154,7 @@ pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<File> {
 ///
 /// The descriptor stays open as long as the process. A program counts on low numbers: the first file that it opens
 /// has the lowest free one (open(2)), and a standard stream that is closed at its start must stay closed.
-pub(super) fn out_of_the_way(file: File) -> File {
+pub(crate) fn out_of_the_way(file: File) -> File {
     /// Half of the usual limit of 1024 (RLIMIT_NOFILE).
     const LOWEST: libc::c_int = 512;
     // SAFETY: F_DUPFD_CLOEXEC takes an integer and touches no memory of ours.

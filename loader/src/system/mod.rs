@@ -71,7 +71,7 @@ impl SystemObject {
 
     /// Whether it is this file, as glibc tells files apart (`_dl_map_object_from_fd`): by device and inode.
     pub(crate) fn comes_from(&self, id: FileId) -> bool {
-        self.file_id().is_some_and(|own| (own.device, own.inode) == (id.device, id.inode))
+        self.file_id().is_some_and(|own| own.object() == id.object())
     }
 
     /// Whether its DT_NEEDED names `other`.

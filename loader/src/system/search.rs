@@ -10,7 +10,7 @@ use crate::arch;
 use crate::error::Error;
 use crate::image::IMAGES;
 use crate::image::Image;
-use crate::image::provided;
+use crate::image::{enclosure, provided};
 use crate::sys::file::{self, FileId, is_refusal};
 use crate::sys::lock::Once;
 use crate::system::SYSTEM;
@@ -62,11 +62,15 @@ fn unknown(place: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Abse
 /// The file for `name`.
 pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
     let requester = chain.first();
+    let enclosure = requester.and_then(|requester| enclosure::of(requester.origin));
     if name.contains('/') {
         let path = match requester {
             Some(requester) => expand(name, requester.origin),
             None => PathBuf::from(name),
         };
+        if let Some(enclosure) = &enclosure {
+            enclosure.check(&path).map_err(Absence::Unknown)?;
+        }
         return match provided::regular_file(&path).map_err(unknown(&path, "stat"))? {
             Some(_) => Ok(path),
             None => Err(Absence::Nowhere(vec![path.display().to_string()])),
@@ -74,6 +78,9 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
     }
     let mut searched = Vec::new();
     let mut try_in = |directory: &Path| {
+        if !enclosure.as_ref().is_none_or(|enclosure| enclosure.admits(directory)) {
+            return None;
+        }
         let candidate = directory.join(name);
         // An ELF of another machine in the path is passed over, as glibc does.
         match provided::regular_file(&candidate) {
@@ -101,6 +108,16 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
     {
         return found;
     }
+    if let Some(enclosure) = &enclosure {
+        if let Some(found) = try_in(&enclosure.libraries) {
+            return found;
+        }
+        // Without a requester the search is the machine's.
+        return match enclosure.leaves_to_the_machine(name) {
+            true => find(name, &[]),
+            false => Err(Absence::Nowhere(searched)),
+        };
+    }
     if let Some(path) = cache().map_err(unknown(Path::new(CACHE_FILE), "read"))?.get(name)
         && FileId::of_regular(path).map_err(unknown(path, "stat"))?.is_some()
     {
@@ -123,7 +140,13 @@ pub(crate) fn directories_of(chain: &Chain<'_>) -> Vec<PathBuf> {
     if let Some(own) = chain.first() {
         found.extend(directories(own.runpath, own.origin));
     }
-    found.extend(arch::LIBRARY_DIRECTORIES.map(PathBuf::from));
+    match chain.first().and_then(|own| enclosure::of(own.origin)) {
+        Some(enclosure) => {
+            found.retain(|directory| enclosure.admits(directory));
+            found.push(enclosure.libraries);
+        }
+        None => found.extend(arch::LIBRARY_DIRECTORIES.map(PathBuf::from)),
+    }
     found
 }
 
@@ -156,9 +179,12 @@ fn expand(text: &str, origin: &Path) -> PathBuf {
 
 /// Whether the file begins as an ELF object for this machine.
 fn is_native(path: &Path) -> bool {
+    /// Up to the machine's number.
+    const HEAD: usize = 20;
     // A file too short or with another magic is an error for the loader to name, not to skip.
-    provided::open(path).and_then(file::head::<20>).map_or(true, |head| {
-        &head[..4] != b"\x7fELF"
+    provided::open(path).and_then(|file| file.read(0, HEAD)).map_or(true, |head| {
+        head.len() < HEAD
+            || &head[..4] != b"\x7fELF"
             || (head[4] == 2 && u16::from_le_bytes([head[18], head[19]]) == arch::MACHINE)
     })
 }

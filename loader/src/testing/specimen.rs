@@ -14,6 +14,7 @@ use crate::bind::relocate::{self, Definitions};
 use crate::bind::scope::{Order, Scope};
 use crate::error::{Error, Result};
 use crate::id::DomainId;
+use crate::image::provided::Kept;
 use crate::image::relocations::relr_addresses;
 use crate::image::symbols::Name;
 use crate::image::{Image, Segment};
@@ -120,8 +121,12 @@ impl Specimen {
         let file_id = FileId::of(&file).map_err(failed)?;
         let bytes: *mut [u8] = Box::into_raw(bytes.into());
         // SAFETY: the allocation lives until `free` below or `drop` takes it back.
-        let parsed =
-            Image::of_bytes(PathBuf::from(NAME), Some(Arc::new(file)), file_id, unsafe { &*bytes });
+        let parsed = Image::of_bytes(
+            PathBuf::from(NAME),
+            Some(Kept::File(Arc::new(file))),
+            file_id,
+            unsafe { &*bytes },
+        );
         match parsed {
             Ok(image) => Ok(Specimen { image: ManuallyDrop::new(Arc::new(image)), bytes }),
             Err(error) => {

@@ -48,6 +48,8 @@ pub(crate) use reentrant::{Reentrant, Turn};
 pub(crate) enum Rank {
     /// The files that exist for this loader only ([`crate::image::provided`]).
     ProvidedFiles,
+    /// The roots that are closed to the machine ([`crate::image::enclosure`]).
+    Enclosures,
     /// The images of the process.
     Images,
     /// The plans of all images.
