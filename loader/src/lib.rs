@@ -82,6 +82,7 @@ pub use id::DomainId;
 pub use image::ImageId;
 pub use image::container::Container;
 pub use image::enclosure::{Enclosure, enclose};
+pub use image::files::{FileTable, by_names};
 pub use image::provided::{provide, provide_part};
 pub use inspect::{DependencyInfo, Inspection, SegmentInfo, TlsInfo};
 pub use load::library::Library;

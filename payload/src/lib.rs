@@ -13,6 +13,7 @@
 //! | `threads` | the threads in the interpreter: entry, end, and how those that are not the host's are kept out |
 //! | `exceptions` | how calls fail, and how they are stopped |
 //! | `garbage`, `host_objects`, `inspection`, `values` | collections; the host's functions, instances and streams; memory and stacks by their owners; values |
+//! | `sealed` | the start from a sealed application's file |
 //! | `objects`, `start` | the host's operations on objects; an interpreter's start and end |
 //!
 //! A folder or file uses those above it in this table and in its own row. `tests/tests/tidy/rows.rs` reads it.
@@ -24,6 +25,7 @@ mod garbage;
 mod host_objects;
 mod inspection;
 mod objects;
+mod sealed;
 mod start;
 mod threads;
 mod values;

@@ -10,7 +10,8 @@ use crate::api::own_modules;
 use crate::api::reference::{Ref, done};
 use crate::exceptions::report::{Raised, guarded};
 use crate::garbage::frozen_objects;
-use crate::table::{Start, Status, Text};
+use crate::sealed;
+use crate::table::{Sealed, Start, Status, Text};
 use crate::threads::ending;
 use crate::threads::recursion;
 use crate::threads::{self, FINALIZED, MAIN, NEW, RUNNING, STAGE};
@@ -121,9 +122,16 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
         ));
         raw::watch();
         memory_limit::count(start.limit);
+        let sealed = start.sealed.as_ref();
+        if let Some(sealed) = sealed {
+            sealed::freeze(sealed);
+        }
         let mut before = MaybeUninit::<PyPreConfig>::uninit();
         let status = if start.command_line != 0 {
             PyPreConfig_InitPythonConfig(before.as_mut_ptr());
+            if let Some(sealed) = sealed {
+                sealed::isolate_preparation(sealed, &mut *before.as_mut_ptr());
+            }
             Py_PreInitializeFromBytesArgs(
                 before.as_ptr(),
                 arguments.count(),
@@ -157,6 +165,10 @@ unsafe fn initialize(start: &Start) -> Outcome<()> {
             (config.configure_c_stdio, config.user_site_directory) = (0, 0);
         }
         let outcome = configure(start, config, &arguments)
+            .and_then(|()| match sealed {
+                Some(sealed) => configure_sealed(start, sealed, config),
+                None => Ok(()),
+            })
             .and_then(|()| checked(start, Py_InitializeFromConfig(config)));
         PyConfig_Clear(config);
         if outcome?.is_exit() {
@@ -202,6 +214,27 @@ unsafe fn configure(start: &Start, config: &mut PyConfig, arguments: &Arguments)
             PyConfig_SetBytesArgv(pointer, arguments.count(), arguments.as_ptr().cast_mut());
         checked(start, status).map(|_| ())
     }
+}
+
+/// Lets the interpreter start from a sealed application's file.
+///
+/// # Safety
+///
+/// `start` is valid, and `config` initialized and configured.
+unsafe fn configure_sealed(start: &Start, sealed: &Sealed, config: &mut PyConfig) -> Outcome<()> {
+    let pointer: *mut PyConfig = config;
+    // SAFETY: by contract; the views are valid for the call, and each field belongs to the configuration, which copies the string.
+    unsafe {
+        sealed::isolate(sealed, config);
+        for (field, value) in sealed::strings(sealed, pointer) {
+            let value = c_string(&value);
+            checked(start, PyConfig_SetBytesString(pointer, field, value.as_ptr()))?;
+        }
+        for index in 0..sealed.path_count {
+            append(start, &raw mut (*pointer).module_search_paths, *sealed.paths.add(index))?;
+        }
+    }
+    Ok(())
 }
 
 /// Sets the values that flags of a command line would set. Values set before the configuration is read take precedence over
@@ -277,6 +310,9 @@ unsafe fn append(start: &Start, list: *mut PyWideStringList, word: Text) -> Outc
 unsafe fn prepare(start: &Start) -> Outcome<()> {
     // SAFETY: the views are valid for the call, and this thread is attached.
     unsafe {
+        if let Some(sealed) = start.sealed.as_ref() {
+            sealed::install(sealed)?;
+        }
         if start.command_line == 0 {
             // A command's `sys.meta_path` is plain python's. The host uses the modules in sessions only.
             own_modules::install()?;

@@ -6,6 +6,7 @@ use crate::imports::{ImportMode, Imports};
 use crate::interpreter::{Configuration, run_command};
 use crate::libraries::LibraryRules;
 use crate::python::{self, Installation};
+use crate::sealed;
 use crate::shared_signals::Signals;
 use crate::thread::Thread;
 use crate::{Error, Result};
@@ -20,11 +21,14 @@ pub struct CommandLine {
     python: Installation,
     libraries: LibraryRules,
     imports: Imports,
+    /// `argv[0]`, if it is not the python's path.
+    program: Option<OsString>,
     arguments: Vec<OsString>,
     environment: Option<Variables>,
     variables: Vec<(OsString, OsString)>,
     signal_handlers: bool,
     shared_signals: bool,
+    entry: bool,
 }
 
 impl CommandLine {
@@ -44,12 +48,34 @@ impl CommandLine {
             python: python::choose(python.as_deref(), venv)?,
             libraries: LibraryRules::new(),
             imports: Imports::default(),
+            program: None,
             arguments: arguments.into_iter().map(Into::into).collect(),
             environment: None,
             variables: Vec::new(),
             signal_handlers: false,
             shared_signals: false,
+            entry: false,
         })
+    }
+
+    /// The command that runs the [entry](sealed::Entry) of the application that this program was sealed as, with these
+    /// arguments in `sys.argv` behind the program's name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Configuration`](crate::Error::Configuration) if the program was not sealed, and
+    /// [`Error::Sealed`](crate::Error::Sealed).
+    pub fn sealed<S: Into<OsString>>(
+        program: impl Into<OsString>,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
+        if sealed::application()?.is_none() {
+            return Err(Error::Configuration(
+                "this program was not sealed: seal it with `hydrozoa seal`".to_owned(),
+            ));
+        }
+        let command = Self::new(None, None, arguments)?;
+        Ok(Self { program: Some(program.into()), entry: true, ..command })
     }
 
     /// Overrides the default for native libraries: which are shared, and which the interpreter replicates.
@@ -111,10 +137,10 @@ impl CommandLine {
     /// [`Error::Configuration`](crate::Error::Configuration) for a variable that an environment cannot hold. The
     /// command reports its own failures by its exit status and on its standard error.
     pub fn run(self) -> Result<i32> {
-        let program = self
-            .python
-            .executable()
-            .map_or_else(|| OsString::from("python3"), |path| path.as_os_str().to_owned());
+        let executable = self.python.executable();
+        let executable = || executable.map(|path| path.as_os_str().to_owned());
+        let program = self.program.or_else(executable);
+        let program = program.unwrap_or_else(|| OsString::from("python3"));
         // Variables for this interpreter belong to its environment, if it has one.
         let (environment, variables) = match self.environment {
             Some(environment) => (Some([environment, self.variables].concat()), Vec::new()),
@@ -128,6 +154,7 @@ impl CommandLine {
             imports: ImportMode::of(&self.imports, self.python.minor())?,
             command_line: true,
             signal_handlers: self.signal_handlers,
+            sealed_entry: self.entry,
             ..Configuration::new(self.python)
         };
         if self.signal_handlers {

@@ -42,17 +42,17 @@ impl InterpreterDomain {
         let (minor, prctl) = (python.minor(), settings::prctl as _);
         let (adapters, for_libraries) =
             Adapters::new(&Interpreter { loader: &loader, minor, command, prctl, device_memory });
-        let libpython = python.library().canonicalize().unwrap_or_default();
-        if let Some(libpython) = libpython.file_name() {
+        let libpython = python.library_name();
+        if let Some(libpython) = &libpython {
             // `os.posix_spawn` without variables frees the array if `environ` moves meanwhile (CPython, posixmodule.c,
             // py_posix_spawn), and other interpreters move it.
-            builder = builder.steady_environ(&libpython.to_string_lossy());
+            builder = builder.steady_environ(libpython);
         }
         let departures = Departures::new();
         let (of_the_c_library, of_libpython) = departures.interpositions();
-        if let Some(libpython) = libpython.file_name() {
+        if let Some(libpython) = &libpython {
             for (symbol, interposition) in of_the_c_library {
-                builder = builder.interpose_in(&libpython.to_string_lossy(), symbol, interposition);
+                builder = builder.interpose_in(libpython, symbol, interposition);
             }
         }
         for (symbol, interposition) in of_libpython {
@@ -72,9 +72,9 @@ impl InterpreterDomain {
         for (symbol, interposition) in of_all {
             builder = builder.interpose(symbol, interposition);
         }
-        if let Some(libpython) = libpython.file_name() {
+        if let Some(libpython) = &libpython {
             for (symbol, interposition) in of_python {
-                builder = builder.interpose_in(&libpython.to_string_lossy(), symbol, interposition);
+                builder = builder.interpose_in(libpython, symbol, interposition);
             }
         }
         for answer in for_libraries {

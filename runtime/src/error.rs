@@ -185,6 +185,14 @@ pub enum Error {
         /// The stack needed, in bytes.
         least: usize,
     },
+    /// The program is a sealed application ([`sealed`](crate::sealed)) whose file is truncated or damaged.
+    #[error("{}: {problem}", application.display())]
+    Sealed {
+        /// The program.
+        application: PathBuf,
+        /// Its damage, and the remedy.
+        problem: String,
+    },
     /// A setting that cannot be met.
     #[error("{0}")]
     Configuration(String),

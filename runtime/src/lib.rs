@@ -69,6 +69,7 @@ mod payload;
 mod pool;
 mod process;
 pub mod python;
+pub mod sealed;
 mod session;
 mod settle;
 mod settled_pages;

@@ -280,7 +280,7 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unset
     let is_still = !has_threads(inner);
     let arenas = inner.arenas();
     let data = inner.domain().data();
-    let libpython = inner.python().library().canonicalize();
+    let libpython = inner.python().library_file();
     // From here on, no code of the interpreter gets memory.
     let heap = inner.heap().and_then(|heap| heap.still(is_still));
     // SAFETY: attached, as the caller vouches.
@@ -298,7 +298,7 @@ fn quietly<T>(inner: &Inner, action: impl FnOnce(Spans) -> T) -> Result<T, Unset
     // Without a heap of its own it is not worth it.
     let data = if spans.is_empty() { Vec::new() } else { data };
     for data in data {
-        let is_pythons = libpython.as_ref().is_ok_and(|path| *path == data.path);
+        let is_pythons = libpython.as_ref().is_some_and(|path| *path == data.path);
         // A thread that wakes up waits for the GIL, whose lock is among libpython's variables: a word that is locked and unlocked while
         // its page is exchanged is one of the two cases that the exchange cannot tell from others.
         spans.add_data(data, is_still || (is_pythons && others.threads == 0));

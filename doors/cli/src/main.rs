@@ -16,6 +16,8 @@ mod network;
 mod package;
 mod python;
 mod run;
+mod seal;
+mod sealed;
 mod security;
 mod serve;
 mod shutdown;
@@ -49,6 +51,8 @@ enum Command {
     Serve(Box<serve::Options>),
     /// Serves a web application of WSGI or ASGI, whose workers are interpreters of one process
     Run(Box<run::Options>),
+    /// Seals an application: one executable file with its Python, packages and native libraries, which reads nothing else
+    Seal(Box<seal::Options>),
     /// Lists the Pythons, torch and limits that it finds, and says what would fail and how to fix it
     Doctor(doctor::Options),
 }
@@ -122,6 +126,14 @@ hydrozoa::c_main!(begin);
 /// Returns the exit status.
 #[cfg_attr(test, expect(dead_code, reason = "the test harness has an entry of its own"))]
 fn begin() -> i32 {
+    match sealed::begin() {
+        Some(Ok(status)) => return status,
+        Some(Err(error)) => {
+            output::complain(&error);
+            return 1;
+        }
+        None => {}
+    }
     let command = Arguments::parse().command;
     // The copy's warnings must not go to what its program opens in place of standard error.
     // A server has a log of its own.
@@ -139,6 +151,7 @@ fn begin() -> i32 {
         Command::Package(options) => package::run(options),
         Command::Serve(options) => serve::run(&options),
         Command::Run(options) => run::run(&options),
+        Command::Seal(options) => seal::run(*options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {

@@ -67,7 +67,7 @@ pub fn run(options: Options) -> Result<i32> {
     }
     let copies = options.copies.get();
     match options.place.unwrap_or(CopyChoice::Copy(copies)) {
-        CopyChoice::All if copies > 1 => in_all(&options, copies),
+        CopyChoice::All if copies > 1 => at_once(copies, |copy| command(&options, copy)),
         CopyChoice::All => in_one(&options, 1, 1),
         CopyChoice::Copy(copy) => {
             ensure!(copy <= copies, "--in {copy} is greater than --copies {copies}");
@@ -122,11 +122,12 @@ fn in_one(options: &Options, copy: usize, copies: usize) -> Result<i32> {
     Ok(status)
 }
 
-fn in_all(options: &Options, copies: usize) -> Result<i32> {
+/// Runs so many commands at once, numbered from 1. Returns the first status that is not 0.
+pub fn at_once(copies: usize, command: impl Fn(usize) -> Result<CommandLine>) -> Result<i32> {
     let statuses = thread::scope(|scope| {
         let running = (1..=copies)
             .map(|copy| {
-                let command = command(options, copy)?.shared_signals(true);
+                let command = command(copy)?.shared_signals(true);
                 thread::Builder::new()
                     .name(format!("copy {copy}"))
                     .spawn_scoped(scope, move || command.run())

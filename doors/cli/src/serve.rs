@@ -1,5 +1,6 @@
 //! `hydrozoa serve`: serves repositories of models, as Triton does, and packages.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,6 +150,26 @@ enum Mode {
 }
 
 /// Serves, and ends the process.
+/// A sealed server's command line: that of `hydrozoa serve`, without its name.
+#[derive(clap::Parser)]
+#[command(version, about = "Serves the packages that it carries, and others, over HTTP and gRPC")]
+struct Sealed {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Serves the packages of a sealed application, and those that its arguments name.
+pub fn run_sealed(
+    program: &OsStr,
+    packages: &[PathBuf],
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<i32> {
+    let words = std::iter::once(program.to_owned()).chain(arguments);
+    let mut options = <Sealed as clap::Parser>::parse_from(words).options;
+    options.places.splice(0..0, packages.iter().cloned());
+    run(&options)
+}
+
 pub fn run(options: &Options) -> Result<i32> {
     let log = options.log.start()?;
     let patience = Duration::from_secs(options.models.exit_timeout_secs);

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use crate::dl::Interposed;
+use crate::dl::{Interposed, files};
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
 use crate::sys::descriptors;
@@ -13,28 +13,19 @@ use crate::sys::descriptors;
 ///
 /// All arguments are words. The function takes what it declares of each (psABI, 3.2.3).
 macro_rules! opening {
-    ($($($name:literal),+ => $function:ident($($argument:ident),*) -> $result:ty $(, at [$($place:expr),+])?;)+) => {
-        mod c_library {
-            use std::ffi::c_int;
-            unsafe extern "C-unwind" {
-                $(pub fn $function($($argument: usize),*) -> $result;)+
-            }
-        }
-
+    ($uses:ident by $module:ident; $($($name:literal),+ => $function:ident($($argument:ident),*) -> $result:ty $(, at [$($place:expr),+])?;)+) => {
         $(
             /// # Safety
             /// As the C library's, and called through its thunk.
             unsafe extern "C-unwind" fn $function($($argument: usize,)* context: usize) -> $result {
                 // SAFETY: the caller's promise.
-                let result = unsafe { c_library::$function($($argument),*) };
+                let result = unsafe { $module::$function($($argument),*) };
                 opening!(@note result, DomainId(context as u32) $(, $($place),+)?);
                 result
             }
         )+
 
-        /// The functions of <fcntl.h>, <stdio.h>, <stdlib.h>, <sys/socket.h>, <unistd.h>, and of the headers of further kinds
-        /// of descriptors.
-        pub(super) fn uses(domain: DomainId) -> Vec<Interposed> {
+        fn $uses(domain: DomainId) -> Vec<Interposed> {
             let mut all = Vec::new();
             $({
                 let arguments = [$(stringify!($argument)),*] as [&str; _];
@@ -79,13 +70,53 @@ impl Opened for *mut libc::FILE {
 
 const NEXT: usize = size_of::<c_int>();
 
-opening! {
+/// The C library's functions, of whose arguments each is a word.
+mod c_library {
+    use std::ffi::c_int;
+    unsafe extern "C-unwind" {
+        pub fn creat(path: usize, mode: usize) -> c_int;
+        pub fn tmpfile() -> *mut libc::FILE;
+        pub fn mkstemp(path: usize) -> c_int;
+        pub fn mkostemp(path: usize, flags: usize) -> c_int;
+        pub fn mkstemps(path: usize, length: usize) -> c_int;
+        pub fn mkostemps(path: usize, length: usize, flags: usize) -> c_int;
+        pub fn shm_open(name: usize, flags: usize, mode: usize) -> c_int;
+        pub fn memfd_create(name: usize, flags: usize) -> c_int;
+        pub fn dup(descriptor: usize) -> c_int;
+        pub fn pipe(places: usize) -> c_int;
+        pub fn pipe2(places: usize, flags: usize) -> c_int;
+        pub fn socket(family: usize, kind: usize, protocol: usize) -> c_int;
+        pub fn socketpair(family: usize, kind: usize, protocol: usize, places: usize) -> c_int;
+        pub fn accept(socket: usize, address: usize, length: usize) -> c_int;
+        pub fn accept4(socket: usize, address: usize, length: usize, flags: usize) -> c_int;
+        pub fn posix_openpt(flags: usize) -> c_int;
+        pub fn openpty(
+            terminal: usize,
+            other: usize,
+            name: usize,
+            attributes: usize,
+            size: usize,
+        ) -> c_int;
+        pub fn eventfd(value: usize, flags: usize) -> c_int;
+        pub fn epoll_create(size: usize) -> c_int;
+        pub fn epoll_create1(flags: usize) -> c_int;
+        pub fn inotify_init() -> c_int;
+        pub fn inotify_init1(flags: usize) -> c_int;
+        pub fn signalfd(descriptor: usize, signals: usize, flags: usize) -> c_int;
+        pub fn timerfd_create(clock: usize, flags: usize) -> c_int;
+    }
+}
+
+opening! { uses_of_paths by files;
     "open", "open64", "__open", "__open64" => open(path, flags, mode) -> c_int;
     "openat", "openat64" => openat(folder, path, flags, mode) -> c_int;
     "__open_2", "__open64_2" => __open_2(path, flags) -> c_int;
     "__openat_2", "__openat64_2" => __openat_2(folder, path, flags) -> c_int;
-    "creat", "creat64" => creat(path, mode) -> c_int;
     "fopen", "fopen64", "_IO_fopen" => fopen(path, mode) -> *mut libc::FILE;
+}
+
+opening! { uses_of_the_rest by c_library;
+    "creat", "creat64" => creat(path, mode) -> c_int;
     "tmpfile", "tmpfile64" => tmpfile() -> *mut libc::FILE;
     "mkstemp", "mkstemp64" => mkstemp(path) -> c_int;
     "mkostemp", "mkostemp64" => mkostemp(path, flags) -> c_int;
@@ -109,4 +140,12 @@ opening! {
     "inotify_init1" => inotify_init1(flags) -> c_int;
     "signalfd" => signalfd(descriptor, signals, flags) -> c_int;
     "timerfd_create" => timerfd_create(clock, flags) -> c_int;
+}
+
+/// The functions of <fcntl.h>, <stdio.h>, <stdlib.h>, <sys/socket.h>, <unistd.h>, and of the headers of further kinds of
+/// descriptors.
+pub(super) fn uses(domain: DomainId) -> Vec<Interposed> {
+    let mut all = uses_of_paths(domain);
+    all.extend(uses_of_the_rest(domain));
+    all
 }

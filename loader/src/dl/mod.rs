@@ -6,8 +6,10 @@
 mod children;
 mod clibrary;
 mod descriptors;
+mod directories;
 mod environment;
 mod exit;
+mod files;
 mod forks;
 mod handle;
 mod information;
@@ -69,6 +71,7 @@ pub(crate) fn interpositions(
         all.extend(mappings::uses(domain));
         all.extend(interposed(children::functions(), context));
         all.extend(descriptors::uses(domain));
+        all.extend(files::uses());
         all.extend(programs::uses(domain));
         all.extend(interposed(record_locks::functions(), owner_context));
         all.extend(system_calls::uses(owner_context));

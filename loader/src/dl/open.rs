@@ -177,7 +177,7 @@ impl Caller {
     }
 
     /// The enclosure of its library.
-    fn enclosure(&self) -> Option<Enclosure> {
+    fn enclosure(&self) -> Option<&'static Enclosure> {
         let chain = self.chain();
         chain.first().and_then(|own| enclosure::of(own.origin))
     }

@@ -42,6 +42,10 @@ impl Container {
         self.0.view
     }
 
+    pub(crate) fn file(&self) -> &File {
+        &self.0.file
+    }
+
     /// The library in `range`, if it lies in the file and can be mapped from there.
     pub(crate) fn part(&self, range: Range<usize>) -> Option<Part> {
         let fits = range.start < range.end && range.end <= self.bytes().len();

@@ -3,11 +3,15 @@
 //! A library below such a root is one of an application that carries what it needs. The machine's search paths, and
 //! RUNPATHs that name directories of the machine on which the library was linked, mean nothing to it.
 
+use std::ffi::OsStr;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::image::files::{Entry, FileTable};
 use crate::image::provided::normalized;
-use crate::sys::lock::{Mutex, Rank};
 
 /// A root whose libraries find nothing outside of it, but for exceptions.
 #[derive(Clone, Debug)]
@@ -20,25 +24,34 @@ pub struct Enclosure {
     pub machine: Vec<String>,
     /// Paths outside of the root that may be opened, each with all that lies below it.
     pub allowed: Vec<PathBuf>,
+    /// The files below the root. Code in domains that are made later opens and lists them by the C library's functions.
+    pub files: Option<FileTable>,
 }
 
-static ENCLOSURES: Mutex<Vec<Enclosure>> = Mutex::new(Rank::Enclosures, Vec::new());
+static ENCLOSURE: OnceLock<Enclosure> = OnceLock::new();
 
-/// Makes `enclosure` count for all loads from now on, as long as the process runs.
-pub fn enclose(enclosure: Enclosure) {
-    let mut enclosures = ENCLOSURES.lock();
-    enclosures.retain(|known| known.root != enclosure.root);
-    enclosures.push(enclosure);
+/// Makes `enclosure` count for all loads from now on, as long as the process runs. A process has one.
+///
+/// # Errors
+/// [`Error::Refused`] if it has another one already.
+pub fn enclose(enclosure: Enclosure) -> Result<()> {
+    let root = enclosure.root.clone();
+    let files = enclosure.files.clone();
+    if ENCLOSURE.set(enclosure).is_err() {
+        let reason = "this process has an enclosure already".to_owned();
+        return Err(Error::Refused { object: root, reason });
+    }
+    if let Some(table) = files {
+        let root = root.into_os_string().into_encoded_bytes();
+        FILES.get_or_init(|| Files { root, table });
+    }
+    Ok(())
 }
 
 /// The enclosure in which `path` lies.
-pub(crate) fn of(path: &Path) -> Option<Enclosure> {
-    let enclosures = ENCLOSURES.lock();
-    if enclosures.is_empty() {
-        return None;
-    }
-    let path = normalized(path);
-    enclosures.iter().find(|enclosure| path.starts_with(&enclosure.root)).cloned()
+pub(crate) fn of(path: &Path) -> Option<&'static Enclosure> {
+    let enclosure = ENCLOSURE.get()?;
+    normalized(path).starts_with(&enclosure.root).then_some(enclosure)
 }
 
 impl Enclosure {
@@ -68,5 +81,122 @@ impl Enclosure {
             self.root.display()
         );
         Err(Error::Refused { object: path.to_owned(), reason })
+    }
+}
+
+/// The files below an enclosure's root.
+#[derive(Debug)]
+pub(crate) struct Files {
+    root: Vec<u8>,
+    table: FileTable,
+}
+
+static FILES: OnceLock<Files> = OnceLock::new();
+
+/// The files of the enclosure that has some. A signal handler may call it.
+#[inline]
+pub(crate) fn files() -> Option<&'static Files> {
+    FILES.get()
+}
+
+/// Where a path below a root leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Entry(Entry),
+    /// Beyond a file, as if that was a directory.
+    InFile,
+    Nothing,
+}
+
+impl Files {
+    /// Where `path` leads; none if it is not below the root.
+    #[inline]
+    pub(crate) fn place(&self, path: &[u8]) -> Option<Place> {
+        let rest = path.strip_prefix(&*self.root)?;
+        matches!(rest.first(), None | Some(b'/')).then(|| self.place_inside(path))
+    }
+
+    #[cold]
+    fn place_inside(&self, path: &[u8]) -> Place {
+        let Some(inner) = self.inner(path) else { return Place::Nothing };
+        match self.table.find(&inner) {
+            Some(Entry::File { .. }) if path.ends_with(b"/") => Place::InFile,
+            Some(entry) => Place::Entry(entry),
+            None => {
+                let slashes = inner.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+                let mut above = slashes.map(|(at, _)| self.table.find(&inner[..at]));
+                match above.any(|entry| matches!(entry, Some(Entry::File { .. }))) {
+                    true => Place::InFile,
+                    false => Place::Nothing,
+                }
+            }
+        }
+    }
+
+    /// The names in the directory at `path`.
+    pub(crate) fn names(&self, path: &[u8]) -> Vec<(&'static [u8], Entry)> {
+        self.inner(path).map(|inner| self.table.names(&inner)).unwrap_or_default()
+    }
+
+    /// A path's part below the root, without `.` and `..`; none if these lead out of the root.
+    fn inner(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let resolved = resolved(path);
+        let rest = resolved.strip_prefix(&*self.root)?;
+        match rest.split_first() {
+            None => Some(Vec::new()),
+            Some((b'/', inner)) => Some(inner.to_vec()),
+            Some(_) => None,
+        }
+    }
+
+    /// The container's own record, whose owner and times are those of the files.
+    pub(crate) fn container_status(&self) -> Option<libc::stat> {
+        // SAFETY: a record of integers may be all zeroes; the descriptor is open, and the record valid.
+        unsafe {
+            let mut record: libc::stat = std::mem::zeroed();
+            let descriptor = self.table.container().file().as_raw_fd();
+            (libc::fstat(descriptor, &raw mut record) == 0).then_some(record)
+        }
+    }
+}
+
+/// `path` without `.`, `..` and further slashes. No path below a root has symbolic links.
+pub(crate) fn resolved(path: &[u8]) -> Vec<u8> {
+    normalized(Path::new(OsStr::from_bytes(path))).into_os_string().into_encoded_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn enclosure() -> Enclosure {
+        Enclosure {
+            root: "/<an enclosure>".into(),
+            libraries: "/<an enclosure>/lib".into(),
+            machine: vec!["libm.so".into()],
+            allowed: vec!["/opt/drivers".into()],
+            files: None,
+        }
+    }
+
+    #[test]
+    fn only_what_is_inside_or_allowed_may_be_opened() {
+        let enclosure = enclosure();
+        for path in ["/<an enclosure>/x.so", "/opt/drivers/y.so", "/usr/lib/libm.so.6"] {
+            enclosure.check(Path::new(path)).unwrap();
+        }
+        for path in ["/usr/lib/libz.so.1", "/<an enclosure>/../etc/x.so", "/opt/drivers2/y.so"] {
+            let error = enclosure.check(Path::new(path)).unwrap_err().to_string();
+            assert!(error.contains("sealed") && error.contains(path), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_path_belongs_to_the_enclosure_it_lies_in() {
+        enclose(enclosure()).unwrap();
+        assert!(enclose(enclosure()).is_err(), "a second one");
+        assert!(of(Path::new("/<an enclosure>/lib/../x")).is_some());
+        assert!(of(Path::new("/<an enclosure>/../etc")).is_none());
+        assert!(of(Path::new("/<an enclosure>2/x")).is_none());
     }
 }

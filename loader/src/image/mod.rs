@@ -3,6 +3,7 @@
 pub(crate) mod container;
 mod dynamic;
 pub(crate) mod enclosure;
+pub(crate) mod files;
 mod header;
 #[cfg(test)]
 mod property_tests;

@@ -68,7 +68,7 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
             Some(requester) => expand(name, requester.origin),
             None => PathBuf::from(name),
         };
-        if let Some(enclosure) = &enclosure {
+        if let Some(enclosure) = enclosure {
             enclosure.check(&path).map_err(Absence::Unknown)?;
         }
         return match provided::regular_file(&path).map_err(unknown(&path, "stat"))? {
@@ -78,7 +78,7 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
     }
     let mut searched = Vec::new();
     let mut try_in = |directory: &Path| {
-        if !enclosure.as_ref().is_none_or(|enclosure| enclosure.admits(directory)) {
+        if !enclosure.is_none_or(|enclosure| enclosure.admits(directory)) {
             return None;
         }
         let candidate = directory.join(name);
@@ -108,7 +108,7 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
     {
         return found;
     }
-    if let Some(enclosure) = &enclosure {
+    if let Some(enclosure) = enclosure {
         if let Some(found) = try_in(&enclosure.libraries) {
             return found;
         }
@@ -143,7 +143,7 @@ pub(crate) fn directories_of(chain: &Chain<'_>) -> Vec<PathBuf> {
     match chain.first().and_then(|own| enclosure::of(own.origin)) {
         Some(enclosure) => {
             found.retain(|directory| enclosure.admits(directory));
-            found.push(enclosure.libraries);
+            found.push(enclosure.libraries.clone());
         }
         None => found.extend(arch::LIBRARY_DIRECTORIES.map(PathBuf::from)),
     }

@@ -84,6 +84,8 @@ pub(crate) struct Configuration {
     pub(crate) imports: Option<ImportMode>,
     /// The flags that a command line would set.
     pub(crate) flags: Flags,
+    /// Whether a command runs what the application was sealed for.
+    pub(crate) sealed_entry: bool,
 }
 
 /// The settings of python's flags.
@@ -125,6 +127,7 @@ impl Configuration {
             settling: Wish::default(),
             imports: None,
             flags: Flags::default(),
+            sealed_entry: false,
         }
     }
 }
@@ -297,6 +300,10 @@ fn load(place: &InterpreterDomain, python: &Installation) -> Result<Library> {
     // several times, and the domain interposes what it shares with the process.
     let libpython = unsafe { place.domain.open(python.library(), flags)? };
     place.runs(&libpython)?;
+    if let Some(application) = python.application() {
+        // SAFETY: the sealer has put the payload of its own version there.
+        return Ok(unsafe { place.domain.open(&application.payload(), flags)? });
+    }
     let image = payload::image(python.minor())?;
     let name = format!("hydrozoa-payload-3.{}.so", python.minor());
     // SAFETY: the image is the payload that this crate was built with, for this version of Python.
@@ -344,7 +351,7 @@ pub(super) fn run(
         x_option_count: x_options.len(),
     };
     let imports = configuration.imports.as_ref();
-    let start = table::Start {
+    let mut start = table::Start {
         name: table::Text::new(name),
         executable: text(executable),
         home: text(home),
@@ -363,11 +370,20 @@ pub(super) fn run(
         import_profile: table::Text::new(imports.map_or("", |mode| &mode.profile)),
         import_folder: imports.map_or(table::Text::new(""), |mode| text(mode.folder.as_os_str())),
         flags,
+        sealed: ptr::null(),
     };
     let mut sink = Sink::default();
+    let description = sink.pointer();
     // SAFETY: everything that `start` views outlives the call, the thread runs in the domain and
     // holds no other interpreter's GIL, and the interpreter has not been started before.
-    let status = unsafe { (table.start)(&start, sink.pointer()) };
+    let call = |start: &table::Start| unsafe { (table.start)(start, description) };
+    let status = match python.application() {
+        Some(application) => application.with_view(configuration.sealed_entry, |sealed| {
+            start.sealed = sealed;
+            call(&start)
+        }),
+        None => call(&start),
+    };
     sink.check(status)?;
     // Python may not have started yet in a command: `python --help` does without.
     if !configuration.command_line {

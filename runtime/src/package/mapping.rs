@@ -1,6 +1,7 @@
 //! The bytes of an archive in memory.
 
 use super::PackageError;
+use crate::sealed;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
 use std::io;
@@ -36,6 +37,10 @@ impl Mapping {
     /// Maps a file.
     pub(crate) fn file(path: &Path) -> Result<Self, PackageError> {
         let failed = |source| PackageError::Open { path: path.to_owned(), source };
+        if let Some(part) = sealed::package(path) {
+            let range = part.map_err(failed)?;
+            return Self::part(&range.file, range.start, range.length).map_err(failed);
+        }
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
@@ -45,15 +50,20 @@ impl Mapping {
         if metadata.len() == 0 {
             return Ok(Self::empty());
         }
+        let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+        Self::part(&file, 0, length).map_err(failed)
+    }
+
+    /// Maps `length` bytes of a file from `start`, a page's start.
+    fn part(file: &File, start: u64, length: usize) -> io::Result<Self> {
         // No reservation of swap: the whole file could be written, and almost none of it ever is.
         let mut options = MmapOptions::new();
-        options.no_reserve_swap();
+        options.no_reserve_swap().offset(start).len(length);
         // SAFETY: a private mapping; nobody's writes to it reach the file. Changes of the file
         // by others may show in pages that have not been touched yet: they make a wrong record,
         // as they would for any reader, and never an invalid Rust value, for the bytes are only
         // read as bytes.
-        let pages = unsafe { options.map_copy(&file) }.map_err(failed)?;
-        Ok(Self::own(pages))
+        unsafe { options.map_copy(file) }.map(Self::own)
     }
 
     /// Copies bytes to pages of their own.

@@ -54,7 +54,7 @@ pub(super) fn of_library(library: &Path) -> Result<Installation, Refusal> {
     let prefix = prefix.map(Path::to_owned).ok_or(refusal)?;
     let executable =
         Some(prefix.join(format!("bin/python3.{minor}"))).filter(|path| path.is_file());
-    Ok(Installation { library, minor, prefix, executable, venv: None })
+    Ok(Installation { library, minor, prefix, executable, venv: None, sealed: false })
 }
 
 /// The installation in a prefix: the newest one whose library is there.

@@ -9,6 +9,7 @@ mod query;
 mod venv;
 mod version;
 
+use crate::sealed::{self, Application};
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::{env, fmt};
@@ -22,6 +23,8 @@ pub struct Installation {
     prefix: PathBuf,
     executable: Option<PathBuf>,
     venv: Option<PathBuf>,
+    /// Whether it is the one that this program carries.
+    sealed: bool,
 }
 
 impl Installation {
@@ -55,6 +58,37 @@ impl Installation {
     pub fn site_packages(&self) -> PathBuf {
         let prefix = self.venv.as_ref().unwrap_or(&self.prefix);
         prefix.join(format!("lib/python3.{}/site-packages", self.minor))
+    }
+
+    /// The Python that this program carries, if it was sealed.
+    fn sealed() -> Result<Option<Self>> {
+        Ok(sealed::application()?.map(|application| Self {
+            library: application.libpython(),
+            minor: application.minor(),
+            prefix: PathBuf::from(sealed::ROOT),
+            executable: Some(application.path().to_owned()),
+            venv: None,
+            sealed: true,
+        }))
+    }
+
+    /// The application that carries it.
+    pub(crate) fn application(&self) -> Option<&'static Application> {
+        if self.sealed { sealed::application().ok().flatten() } else { None }
+    }
+
+    /// Its library's path without symbolic links, by which the loader knows it.
+    pub(crate) fn library_file(&self) -> Option<PathBuf> {
+        match self.sealed {
+            true => Some(self.library.clone()),
+            false => self.library.canonicalize().ok(),
+        }
+    }
+
+    /// The name of that file.
+    pub(crate) fn library_name(&self) -> Option<String> {
+        let file = self.library_file()?;
+        file.file_name().map(|name| name.to_string_lossy().into_owned())
     }
 
     /// The same Python with the packages of a virtual environment.
@@ -233,13 +267,20 @@ pub fn examine(path: &Path) -> Candidate {
 
 /// The Python to use: the named one, or the best that [`discover`] finds.
 ///
+/// A [sealed](crate::sealed) program that names none uses the Python that it carries.
+///
 /// A name is a path, as for [`examine`]; else a version, such as `3.12` or `3.12.4`, for the best Python of
 /// that version, `python3.12` on PATH before others; or the name of an executable on PATH.
 ///
 /// # Errors
 ///
-/// [`Error::PythonNotFound`] with the reason for each candidate.
+/// [`Error::PythonNotFound`] with the reason for each candidate, and [`Error::Sealed`].
 pub fn find(named: Option<&Path>) -> Result<Installation> {
+    if named.is_none()
+        && let Some(own) = Installation::sealed()?
+    {
+        return Ok(own);
+    }
     let candidates = match named {
         Some(path) => named_so(path),
         None => discover(),

@@ -48,8 +48,6 @@ pub(crate) use reentrant::{Reentrant, Turn};
 pub(crate) enum Rank {
     /// The files that exist for this loader only ([`crate::image::provided`]).
     ProvidedFiles,
-    /// The roots that are closed to the machine ([`crate::image::enclosure`]).
-    Enclosures,
     /// The images of the process.
     Images,
     /// The plans of all images.
@@ -106,6 +104,8 @@ pub(crate) enum Rank {
     Owed,
     /// The record locks of domains.
     RecordLocks,
+    /// The streams of directories below an enclosure's root.
+    Streams,
     /// The holder of a [`Reentrant`].
     Holder,
     /// A lock of another crate or of the C library ([`undisturbed`]).
