@@ -25,7 +25,13 @@ fn run(application: &'static Application) -> Result<i32> {
     let arguments: Vec<OsString> = arguments.collect();
     let as_python = application.is_called_as_python(&arguments);
     // SAFETY: nothing has started a thread yet.
-    unsafe { env::set_var(sealed::MARK, "1") };
+    unsafe {
+        env::set_var(sealed::MARK, "1");
+        if !application.allows("certs") {
+            // libcrypto reads its settings from a file of the machine, unless this names another.
+            env::set_var("OPENSSL_CONF", "/dev/null");
+        }
+    }
     match application.entry() {
         Entry::Script(_) | Entry::Function(_) if !as_python => match application.copies() {
             1 => Ok(CommandLine::sealed(program, arguments)?.signal_handlers(true).run()?),

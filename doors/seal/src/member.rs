@@ -1,8 +1,5 @@
 //! Members of a sealed file: each has a path below its root, and bytes.
 
-use std::borrow::Cow;
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 
 /// One file, or one module's code, in a sealed application.
@@ -39,5 +36,3 @@ pub(crate) enum Bytes {
     Memory(Vec<u8>),
 }
 
-impl Bytes {
-}

@@ -1,14 +1,13 @@
 //! Puts an application together: collects its members, gives them places, and writes the file.
 
-use crate::collect::{
-    self, BOOT, CollectError, FILES, Collected, Program, Seat, Step, Wishes,
-};
+use crate::collect::{self, BOOT, CollectError, Collected, FILES, Program, Seat, Step, Wishes};
 use crate::file::{self, Description, Distribution, Layout, Placed, SystemLibrary};
 use crate::member::{Bytes, Kind, Member};
 use hydrozoa::python;
 use std::env;
 use std::fmt::{self, Write as _};
 use std::fs;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 /// Seals applications: one executable file that carries a Python, its packages and its native libraries.
@@ -214,16 +213,14 @@ impl Sealer {
         // The base is examined before the work.
         let mut layout = Layout::new(&base)?;
         let installation = python::choose(self.python.as_deref(), self.wishes.venv.as_deref())?;
-        let collected = collect::collect(&installation, &self.wishes, &*self.progress)?;
-        let placed = self.place(&mut layout, &collected)?;
+        let mut collected = collect::collect(&installation, &self.wishes, &*self.progress)?;
+        let placed = self.place(&mut layout, &mut collected)?;
         let record = self.start_record(&collected, &placed);
         (self.progress)(&Step::Writes(placed.len()));
         let description = describe(&collected);
         file::write(output, &base, &placed, record.as_bytes(), &description, self.symbols)?;
-        let metadata = fs::metadata(output).map_err(|source| CollectError::Read {
-            path: output.to_owned(),
-            source,
-        })?;
+        let metadata = fs::metadata(output)
+            .map_err(|source| CollectError::Read { path: output.to_owned(), source })?;
         Ok(Report {
             python: collected.version,
             members: placed.len(),
@@ -258,11 +255,12 @@ impl Sealer {
     fn place(
         &self,
         layout: &mut Layout,
-        collected: &Collected,
+        collected: &mut Collected,
     ) -> Result<Vec<Placed>, CollectError> {
-        let mut placed = Vec::with_capacity(collected.members.len());
-        for member in &collected.members {
-            placed.push(put(layout, member.clone())?);
+        let members = mem::take(&mut collected.members);
+        let mut placed = Vec::with_capacity(members.len());
+        for member in members {
+            placed.push(put(layout, member)?);
         }
         let mut directories = Vec::new();
         for (directory, member) in collect::listings(collected, placed.iter().map(seat))? {
@@ -358,35 +356,106 @@ fn describe(collected: &Collected) -> Description {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
-    /// The places of all members, in order, and their bytes.
-    fn members(sealer: &Sealer) -> (Collected, Vec<Placed>) {
-        let named = sealer.python.as_deref();
-        let installation = python::choose(named, sealer.wishes.venv.as_deref()).unwrap();
-        let collected = collect::collect(&installation, &sealer.wishes, &|_| ()).unwrap();
-        let mut layout = Layout::new(&env::current_exe().unwrap()).unwrap();
-        let placed = sealer.place(&mut layout, &collected).unwrap();
-        (collected, placed)
+    /// A program with a place for the header.
+    fn base(folder: &Path) -> PathBuf {
+        let (source, program) = (folder.join("base.c"), folder.join("base"));
+        let place = r#"__attribute__((used)) static const unsigned char place[128] = "hydrozoa sealed application v1";"#;
+        fs::write(&source, format!("{place} int main(void) {{ return 0; }}")).unwrap();
+        let mut command = Command::new("cc");
+        command.arg("-Wl,--build-id").arg(&source).arg("-o").arg(&program);
+        assert!(command.status().unwrap().success());
+        program
+    }
+
+    /// A sealer of a script, with the base.
+    fn sealer(folder: &Path) -> Sealer {
+        fs::write(folder.join("hello.py"), "import json\n").unwrap();
+        Sealer::new(None).script(folder.join("hello.py")).base(base(folder))
     }
 
     #[test]
-    #[ignore = "trial"]
-    fn trial() {
-        let version = env::var("TRIAL_PYTHON").unwrap_or("3.12".to_owned());
-        let mut sealer = Sealer::new(Some(Path::new(&version)));
-        for package in env::var("TRIAL_WITH").unwrap_or_default().split_whitespace() {
-            sealer = sealer.with_package(package);
-        }
-        if let Some(venv) = env::var_os("TRIAL_VENV") {
-            sealer = sealer.venv(venv);
-        }
-        sealer = sealer.progress(|step| println!("{step:?}"));
-        let begun = std::time::Instant::now();
-        let output = PathBuf::from(env::var("TRIAL_OUTPUT").unwrap());
+    fn two_seals_are_equal_and_the_report_says_what_is_inside() {
         let folder = tempfile::tempdir().unwrap();
-        let script = folder.path().join("hello.py");
-        fs::write(&script, "import sys; print(sys.path)\n").unwrap();
-        let report = sealer.script(script).seal(output).unwrap();
-        println!("{report:#?} {:?}", begun.elapsed());
+        let folder = folder.path();
+        let sealer = sealer(folder).copies(2).allow("certs").allow("/data");
+        let report = sealer.seal(folder.join("one")).unwrap();
+        sealer.seal(folder.join("two")).unwrap();
+        let [one, two] = ["one", "two"].map(|name| fs::read(folder.join(name)).unwrap());
+        assert!(one == two, "the bytes differ");
+        assert_eq!(report.bytes, one.len() as u64);
+        assert_eq!(report.distributions[0][0], "Python");
+        assert!(report.left_out.iter().any(|path| path.ends_with("/ensurepip")));
+        // Python's own extension modules need some library of the machine.
+        assert!(report.system.iter().any(|(name, _)| name.starts_with("libffi.so")));
+    }
+
+    #[test]
+    fn members_and_the_record_name_libraries_code_and_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let sealer = sealer(folder.path());
+        let installation = python::find(None).unwrap();
+        let mut collected = collect::collect(&installation, &sealer.wishes, &|_| ()).unwrap();
+        let mut layout = Layout::new(sealer.base.as_deref().unwrap()).unwrap();
+        let placed = sealer.place(&mut layout, &mut collected).unwrap();
+        let library = format!("lib/python3.{}", installation.minor());
+        let has = |path: &str, kind: Kind| {
+            placed.iter().any(|one| one.member.path == path && one.member.kind == kind)
+        };
+        for path in ["app/hello.py", &format!("{library}/json/__init__.py")] {
+            assert!(has(path, Kind::Code) && has(path, Kind::Source), "{path}");
+        }
+        assert!(has(&collected.libpython, Kind::Library) && has(&collected.payload, Kind::Library));
+        assert!(!placed.iter().any(|one| one.member.path.contains("/test/")));
+        let record = sealer.start_record(&collected, &placed);
+        let paths: Vec<_> = record.lines().filter_map(|line| line.strip_prefix("path\t")).collect();
+        assert_eq!(paths, ["app", &library, &format!("{library}/lib-dynload")]);
+        for line in [
+            "entry\tscript\thello",
+            "copies\t1",
+            "frozen\tencodings\t1\t",
+            "library\tlib/",
+            "boot\t",
+        ] {
+            assert!(record.contains(&format!("\n{line}")), "{line}");
+        }
+        assert!(record.starts_with("format\t1\n") && record.ends_with("\nend\n"));
+    }
+
+    #[test]
+    fn sources_stay_out_on_wish() {
+        let folder = tempfile::tempdir().unwrap();
+        let sealer = sealer(folder.path()).sources(false);
+        let installation = python::find(None).unwrap();
+        let collected = collect::collect(&installation, &sealer.wishes, &|_| ()).unwrap();
+        assert!(!collected.members.iter().any(|member| member.kind == Kind::Source));
+        assert!(collected.members.iter().any(|member| member.kind == Kind::Code));
+    }
+
+    #[test]
+    fn wrong_settings_are_refused_with_the_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let output = folder.join("output");
+        let refusal = |sealer: Sealer| sealer.seal(&output).unwrap_err().to_string();
+        let text = refusal(sealer(folder).allow("network"));
+        assert_eq!(
+            text,
+            "\"network\" cannot be allowed: name certs, zone, tmp or an absolute path"
+        );
+        assert!(refusal(sealer(folder).copies(0)).contains("ask for 1 or more"));
+        let text = refusal(sealer(folder).entry("shop.main:run"));
+        assert!(
+            text.starts_with("the entry shop.main:run needs the module `shop`, which is not in"),
+            "{text}"
+        );
+        let text =
+            refusal(sealer(folder).with_package("no-such-package-of-hydrozoa @ file:///no/such"));
+        assert!(
+            text.starts_with("no-such-package-of-hydrozoa @ file:///no/such cannot be installed"),
+            "{text}"
+        );
+        assert!(!output.exists());
     }
 }

@@ -34,8 +34,10 @@ impl Prepared {
     /// Divides the relocations of `image`. `bindings` has those of its symbols, by index.
     pub(crate) fn of(image: &Image, bindings: &[Option<Binding>]) -> Prepared {
         let mut prepared = Prepared::default();
-        let mut targets = Vec::new();
+        let count = image.dynamic.rela().count() + relr_addresses(image.dynamic.relative).count();
+        let mut targets = Vec::with_capacity(count);
         let Words { biased, fixed } = &mut prepared.words;
+        biased.reserve(count);
         let offset_words: HashSet<u64> = all(image, Action::TlsOffset).collect();
         prepared.own_modules = all(image, Action::TlsModule)
             .filter(|at| !offset_words.contains(&at.wrapping_add(8)))
@@ -49,7 +51,7 @@ impl Prepared {
                 }
             }
             if size > 0 {
-                targets.push(rela.offset..rela.offset.wrapping_add(size as u64));
+                targets.push((rela.offset, size as u64));
             }
             match (place(image, rela.offset), word(image, &rela, bindings)) {
                 (Some(place), Some(Word::Biased(constant))) => biased.push((place, constant)),
@@ -58,11 +60,13 @@ impl Prepared {
             }
         }
         let relative = || relr_addresses(image.dynamic.relative);
-        targets.extend(relative().map(|address| address..address.wrapping_add(8)));
-        targets.sort_unstable_by_key(|target| target.start);
+        targets.extend(relative().map(|address| (address, 8)));
+        // Linkers write few sorted runs, which a stable sort merges.
+        targets.sort_by_key(|target| target.0);
         // Where two records write to one byte, the order of the tables counts. And an image with a
         // record at a forbidden place is refused when that record is to be applied.
-        let overlap = targets.windows(2).any(|pair| pair[1].start < pair[0].end);
+        let overlaps = |pair: &[(u64, u64)]| pair[1].0 < pair[0].0.wrapping_add(pair[0].1);
+        let overlap = targets.windows(2).any(overlaps);
         if overlap || image.targets().is_err() {
             let others = (0..image.dynamic.rela().count() as u32).collect();
             let words = Words::default();
@@ -76,8 +80,8 @@ impl Prepared {
             Some(words) => biased.extend(words),
             None => prepared.relative = true,
         }
-        biased.sort_unstable_by_key(|word| word.0);
-        fixed.sort_unstable_by_key(|word| word.0);
+        biased.sort_by_key(|word| word.0);
+        fixed.sort_by_key(|word| word.0);
         biased.shrink_to_fit();
         fixed.shrink_to_fit();
         prepared

@@ -137,10 +137,15 @@ pub fn provide_part(path: &Path, container: &Container, range: Range<usize>) -> 
         source: kind.into(),
     };
     let part = container.part(range).ok_or_else(|| failed(io::ErrorKind::InvalidInput))?;
+    // As for [`provide`]: nothing is loaded twice because it has two paths.
+    let of_image = IMAGES.with_bytes(part.bytes());
+    let of_image = of_image.and_then(|image| image.file().map(Content::into_kept).ok());
     let mut files = FILES.lock();
+    let provided = || files.values().find(|known| known.holds(part.bytes())).cloned();
+    let known = of_image.or_else(provided);
     match files.entry(normalized(path)) {
-        Entry::Vacant(place) => drop(place.insert(Kept::Part(part))),
-        Entry::Occupied(known) if known.get().id().is_ok_and(|id| id == part.id()) => {}
+        Entry::Vacant(place) => drop(place.insert(known.unwrap_or(Kept::Part(part)))),
+        Entry::Occupied(known) if known.get().holds(part.bytes()) => {}
         Entry::Occupied(_) => return Err(failed(io::ErrorKind::AlreadyExists)),
     }
     Ok(())
@@ -150,7 +155,7 @@ pub fn provide_part(path: &Path, container: &Container, range: Range<usize>) -> 
 pub(crate) fn open(path: &Path) -> io::Result<Kept> {
     match find(path) {
         Some(file) => Ok(file),
-        None if enclosure::of(path).is_some() => Err(io::ErrorKind::NotFound.into()),
+        None if enclosure::of(path).is_some() => Err(io::Error::from_raw_os_error(libc::ENOENT)),
         None => file::open(path).map(|file| Kept::File(Arc::new(file))),
     }
 }

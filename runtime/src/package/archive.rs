@@ -10,6 +10,7 @@ use crate::movable::memory::SharedRange;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -120,6 +121,24 @@ impl Archive {
     /// The paths of its records in ascending order, without the archive's top folder.
     pub fn records(&self) -> impl Iterator<Item = &str> {
         self.0.records.keys().map(String::as_str)
+    }
+
+    /// The names of all records in the file, in its order, each with its path without the top folder.
+    pub(super) fn in_order(&self) -> Vec<(String, &str)> {
+        let mut records: Vec<_> = self.0.records.iter().collect();
+        records.sort_by_key(|(_, record)| record.start);
+        let named = |(path, record): (&'_ String, &StoredRecord)| {
+            // A name that is not UTF-8 has been refused.
+            let name = self.0.zip.name_for_index(record.index)?.ok()?.into_owned();
+            Some((name, self.0.records.get_key_value(path)?.0.as_str()))
+        };
+        records.into_iter().filter_map(named).collect()
+    }
+
+    /// Where a record that is not compressed lies in the file.
+    pub(super) fn place(&self, record: &str) -> Option<Range<usize>> {
+        let entry = self.0.records.get(record).filter(|entry| !entry.compressed)?;
+        Some(entry.start..entry.start + entry.size)
     }
 
     /// The records that match a pattern: `*` and `?` match within a part of the path, `**` any number

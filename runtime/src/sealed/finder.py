@@ -12,7 +12,7 @@ The view over the file is shared memory: code is unmarshalled from it without a 
 """
 
 import sys
-from _frozen_importlib import ModuleSpec, _find_and_load_unlocked
+from _frozen_importlib import FrozenImporter, ModuleSpec, _find_and_load_unlocked
 from _frozen_importlib_external import ExtensionFileLoader, PathFinder, SourceFileLoader, decode_source
 from marshal import loads
 
@@ -31,6 +31,8 @@ def install(view, offset, length):
     _boot = loads(view[offset : offset + length])
     _directories, _root = _boot["directories"], _boot["root"]
     _inside = _root + "/"
+    # Frozen modules of the standard library get their `__file__` by it. Python looks for the directory on the machine.
+    sys._stdlib_dir = _stdlib()
     allowed = [word for word in _boot["allow"] if word.startswith("/")]
     sys.path[:] = [_inside + path for path in _boot["paths"]] + allowed
     sys.path_hooks.insert(0, path_hook)
@@ -39,9 +41,11 @@ def install(view, offset, length):
     PathFinder.find_distributions = staticmethod(_find_other_distributions)
     _namespace_loader().get_resource_reader = _namespace_reader
     if sys.version_info < (3, 13):
-        # The interpreter's own printer reads source lines from the machine's files only.
-        sys.excepthook = sys.__excepthook__ = _print_error
+        # The interpreter's own printer opens source files. Only Python's asks loaders.
+        sys.excepthook = sys.__excepthook__ = _printing(sys.excepthook)
     _add_builtins()
+    if sys.version_info >= (3, 11):
+        _name_files_of_frozen()
     _repair_frozen(_boot["frozen"])
     _run_lines(_boot["lines"])
 
@@ -78,10 +82,12 @@ def listing(inner):
     """The listing of a directory, None if there is no such directory."""
     found = _directories.get(inner)
     if found is None:
-        if "others" not in _boot:
-            return None
-        offset, length = _boot.pop("others")
-        _directories.update(loads(_view[offset : offset + length]))
+        others = _boot.get("others")
+        if others is not None:
+            offset, length = others
+            _directories.update(loads(_view[offset : offset + length]))
+            _boot["others"] = None
+        # Another thread may have fetched them meanwhile.
         found = _directories.get(inner)
     if found is not None and type(found[0]) is int:
         offset, length = found
@@ -121,14 +127,16 @@ def read(path):
 def path_hook(path):
     """The finder of a directory. No other hook is asked for a path below the root, unless it leads to a file, such as an archive."""
     inner = inner_path(path) if isinstance(path, str) else None
-    if inner is None or _is_in_file(inner):
+    if _is_for_others(inner):
         raise ImportError("only directories of the sealed application are supported", path=path)
     found = listing(inner)
     return None if found is None else Folder(path.rstrip("/"), found)
 
 
-def _is_in_file(inner):
-    """Whether a path is a stored file's or goes on behind it."""
+def _is_for_others(inner):
+    """Whether a path is the machine's, or leads to a stored file or into one."""
+    if inner is None:
+        return True
     while inner and listing(inner) is None:
         if find_file(_inside + inner) is not None:
             return True
@@ -227,11 +235,11 @@ class Last:
 
 
 def _find_other_distributions(context=None):
-    """PathFinder's distributions, those below the root excepted: it would look for them on the machine."""
+    """PathFinder's distributions, but for those in directories below the root: it would look for them on the machine."""
     from importlib.metadata import DistributionFinder, MetadataPathFinder
 
     context = context or DistributionFinder.Context()
-    path = [entry for entry in context.path if inner_path(str(entry)) is None]
+    path = [entry for entry in context.path if _is_for_others(inner_path(str(entry)))]
     return MetadataPathFinder.find_distributions(DistributionFinder.Context(name=context.name, path=path))
 
 
@@ -384,6 +392,18 @@ def _repair_frozen(names):
         names.update(__spec__=spec, __loader__=spec.loader, __package__=spec.parent, __file__=path, __cached__=spec._cached)
 
 
+def _name_files_of_frozen():
+    """Gives modules that CPython itself has frozen their `__file__`, for which it had no directory when it imported them."""
+    for module in list(sys.modules.values()):
+        spec = getattr(module, "__spec__", None)
+        state = getattr(spec, "loader_state", None)
+        if spec is None or spec.loader is not FrozenImporter or state is None or state.filename is not None:
+            continue
+        state.filename, _ = FrozenImporter._resolve_filename(state.origname, spec.name, hasattr(module, "__path__"))
+        if state.filename:
+            module.__file__ = state.filename
+
+
 _FROZEN_IN_PLAIN_PYTHON = frozenset("_collections_abc _sitebuiltins abc codecs genericpath io os posixpath site stat".split())
 
 
@@ -423,13 +443,24 @@ def _run_line(sitedir, line):
         return False
 
 
-def _print_error(kind, error, trace):
-    try:
-        from traceback import print_exception
-    except ImportError:
-        print(f"{kind.__name__}: {error}", file=sys.stderr)
-    else:
-        print_exception(kind, error, trace)
+def _printing(stock):
+    """The printer of errors that nobody caught: the interpreter's own where it can open stored files by their paths, otherwise Python's."""
+
+    def excepthook(kind, error, trace):
+        import posix
+
+        try:
+            posix.stat(_root)
+        except OSError:
+            try:
+                from traceback import print_exception
+            except ImportError:
+                pass
+            else:
+                return print_exception(kind, error, trace)
+        stock(kind, error, trace)
+
+    return excepthook
 
 
 def run():

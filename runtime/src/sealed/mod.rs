@@ -230,6 +230,14 @@ pub(crate) fn package(path: &Path) -> Option<std::io::Result<FilePart>> {
     inside.then(|| application().ok().flatten()?.package(path)).flatten()
 }
 
+/// The container of the package at `path`, and where the package begins in it.
+pub(crate) fn package_in(path: &Path) -> Option<(Container, usize)> {
+    let application = path.starts_with(ROOT).then(|| application().ok().flatten()).flatten()?;
+    let mut packages = application.record.packages.iter();
+    let (_, range) = packages.find(|(name, _)| below(name) == path)?;
+    Some((application.container.clone(), range.start))
+}
+
 /// An environment variable by which an application's children know that it has started them.
 pub const MARK: &str = "HYDROZOA_SEALED";
 

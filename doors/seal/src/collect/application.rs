@@ -13,7 +13,7 @@ pub(super) const DIRECTORY: &str = "app";
 /// The directory of archives of torch.package.
 const ARCHIVES: &str = "packages";
 
-/// What runs when the application starts.
+/// The program of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// The module of this name runs as `__main__`.
@@ -47,12 +47,8 @@ impl Program {
     }
 }
 
-/// Takes the application's files along. Returns what runs, and what stayed out.
-pub(super) fn add(
-    tree: &mut Tree,
-    wishes: &Wishes,
-) -> Result<(Program, Vec<String>), CollectError> {
-    let mut left_out = Vec::new();
+/// Takes the application's files along. Returns what runs.
+pub(super) fn add(tree: &mut Tree, wishes: &Wishes) -> Result<Program, CollectError> {
     for directory in &wishes.directories {
         if !directory.is_dir() {
             return Err(CollectError::Wish(format!(
@@ -60,7 +56,7 @@ pub(super) fn add(
                 directory.display()
             )));
         }
-        add_project(tree, directory, DIRECTORY, wishes, &mut left_out)?;
+        add_project(tree, directory, DIRECTORY, wishes)?;
     }
     let script = wishes.script.as_deref().map(|file| add_script(tree, file)).transpose()?;
     for archive in &wishes.archives {
@@ -72,7 +68,7 @@ pub(super) fn add(
         (None, None) if !wishes.archives.is_empty() => Program::Serve,
         (None, None) => Program::Python,
     };
-    Ok((program, left_out))
+    Ok(program)
 }
 
 /// Takes a script along as a module of its name.
@@ -86,7 +82,9 @@ fn add_script(tree: &mut Tree, file: &Path) -> Result<String, CollectError> {
     };
     let stem = name.strip_suffix(".py").unwrap_or(name);
     if stem.is_empty() || stem.contains('.') {
-        return refused("a module cannot have this name, because it holds a dot; rename the script");
+        return refused(
+            "a module cannot have this name, because it holds a dot; rename the script",
+        );
     }
     tree.add_as(Kind::Source, format!("{DIRECTORY}/{stem}.py"), file.to_owned())?;
     Ok(stem.to_owned())
@@ -108,7 +106,8 @@ fn checked(entry: &str) -> Result<&str, CollectError> {
     let is_name = |part: &str| {
         let mut letters = part.chars();
         let is_first = |letter: char| letter == '_' || letter.is_alphabetic();
-        letters.next().is_some_and(is_first) && letters.all(|one| one == '_' || one.is_alphanumeric())
+        letters.next().is_some_and(is_first)
+            && letters.all(|one| one == '_' || one.is_alphanumeric())
     };
     match entry.split_once(':') {
         Some((module, attribute))
@@ -138,7 +137,7 @@ mod tests {
         fs::write(folder.path().join("other.py"), "").unwrap();
         let mut tree = Tree::default();
         let wishes = Wishes { script: Some(folder.path().join("go")), ..Wishes::default() };
-        let (program, _) = add(&mut tree, &wishes).unwrap();
+        let program = add(&mut tree, &wishes).unwrap();
         assert_eq!(program, Program::Script("go".to_owned()));
         assert_eq!(tree.paths().collect::<Vec<_>>(), ["app/go.py"]);
     }
@@ -150,7 +149,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         let mut tree = Tree::default();
         let wishes = Wishes { archives: vec![file], ..Wishes::default() };
-        assert_eq!(add(&mut tree, &wishes).unwrap().0, Program::Serve);
+        assert_eq!(add(&mut tree, &wishes).unwrap(), Program::Serve);
         assert_eq!(tree.paths().collect::<Vec<_>>(), ["packages/m.pt"]);
     }
 

@@ -76,7 +76,8 @@ fn parse(text: &str) -> Installed {
             "license" if !value.is_empty() && value != "UNKNOWN" => license = Some(value),
             "classifier" => {
                 let found = value.strip_prefix("License :: ");
-                classifiers.extend(found.and_then(|rest| rest.rsplit(" :: ").next()).map(str::to_owned));
+                classifiers
+                    .extend(found.and_then(|rest| rest.rsplit(" :: ").next()).map(str::to_owned));
             }
             "requires-dist" => installed.requires.extend(required(&value)),
             _ => {}
@@ -120,7 +121,8 @@ mod tests {
 
     #[test]
     fn the_licence_is_the_expression_else_the_line_else_the_classifiers() {
-        let license = |headers: &str| parse(&format!("Name: a\n{headers}\n\nLicense: body")).license;
+        let license =
+            |headers: &str| parse(&format!("Name: a\n{headers}\n\nLicense: body")).license;
         let all = "License: BSD\nLicense-Expression: BSD-3-Clause\nClassifier: License :: OSI Approved :: BSD License";
         assert_eq!(license(all), "BSD-3-Clause");
         assert_eq!(license("License: MIT\n        text: of the licence"), "MIT");
@@ -144,7 +146,8 @@ mod tests {
         let metadata = folder.path().join("a-1.dist-info");
         fs::create_dir(&metadata).unwrap();
         fs::write(metadata.join("METADATA"), "Name: a\nVersion: 1\n").unwrap();
-        let record = "a/__init__.py,sha256=x,1\n_a.so,,\n../../../bin/a,,\n__pycache__/b.pyc,,\nb.py,,\n";
+        let record =
+            "a/__init__.py,sha256=x,1\n_a.so,,\n../../../bin/a,,\n__pycache__/b.pyc,,\nb.py,,\n";
         fs::write(metadata.join("RECORD"), record).unwrap();
         let found = of_directory(folder.path()).unwrap();
         let tops: Vec<_> = found[0].tops.iter().collect();

@@ -50,7 +50,11 @@ pub(super) fn compile(
             )));
         };
         let content = std::fs::read(file).map_err(CollectError::read(file))?;
-        modules.push((name, is_package, compiled(workshop, &content, &format!("{ROOT}/{source}"))?));
+        modules.push((
+            name,
+            is_package,
+            compiled(workshop, &content, &format!("{ROOT}/{source}"))?,
+        ));
     }
     for (name, source) in hydrozoa::sealed::finder_sources() {
         let code = compiled(workshop, source.as_bytes(), &format!("<frozen {name}>"))?;

@@ -13,7 +13,7 @@ pub(crate) struct Seat<'a> {
 }
 
 /// Offset and length.
-type Place = (u64, u64);
+type Span = (u64, u64);
 
 /// A module: whether it is a package, its file's name, and the place of its code, which is 0 for an extension module.
 type Row = (bool, String, u64, u64);
@@ -22,11 +22,11 @@ type Row = (bool, String, u64, u64);
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     /// `None` for a directory.
-    pub(crate) files: BTreeMap<String, Option<Place>>,
+    pub(crate) files: BTreeMap<String, Option<Span>>,
     /// The modules that an import finds here, by the last parts of their names.
     pub(crate) modules: BTreeMap<String, Row>,
     /// The code of modules, by the names of their sources.
-    codes: BTreeMap<String, Place>,
+    codes: BTreeMap<String, Span>,
     /// The shared libraries among the files.
     libraries: BTreeSet<String>,
 }
@@ -186,8 +186,10 @@ mod tests {
             offset: 16 * (index as u64 + 1),
             length: 7,
         };
-        let members: Vec<(&'static str, Kind)> =
-            members.iter().map(|(path, kind)| (&*String::leak((*path).to_owned()), *kind)).collect();
+        let members: Vec<(&'static str, Kind)> = members
+            .iter()
+            .map(|(path, kind)| (&*String::leak((*path).to_owned()), *kind))
+            .collect();
         let suffixes = [".cpython-312-x86_64-linux-gnu.so", ".abi3.so", ".so"].map(str::to_owned);
         of(members.iter().enumerate().map(seat), &suffixes)
     }
@@ -211,9 +213,8 @@ mod tests {
             ("s/note.v1.py", Code),
         ]);
         let found = &all["s"].modules;
-        let row = |is_package, file: &str, offset, length| {
-            (is_package, file.to_owned(), offset, length)
-        };
+        let row =
+            |is_package, file: &str, offset, length| (is_package, file.to_owned(), offset, length);
         let expected = [
             ("both", row(true, "both/__init__.py", 16, 7)),
             ("fast", row(false, "fast.abi3.so", 0, 0)),
@@ -221,8 +222,7 @@ mod tests {
             ("old", row(false, "old.pyc", 160, 7)),
             ("space", row(false, "space.py", 128, 7)),
         ];
-        let found: Vec<_> =
-            found.iter().map(|(name, row)| (name.as_str(), row.clone())).collect();
+        let found: Vec<_> = found.iter().map(|(name, row)| (name.as_str(), row.clone())).collect();
         assert_eq!(found, expected);
         // A source that is left out is a module and not a file.
         assert_eq!(all["s/both"].files["__init__.py"], Some((32, 7)));

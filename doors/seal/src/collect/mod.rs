@@ -5,7 +5,7 @@
 //! | row | modules |
 //! |---|---|
 //! | 1 | `error`, `patterns` |
-//! | 2 | `walk`, `wishes`, `native`, `distributions`, `path_files`, `install`, `listings`, `file_table` |
+//! | 2 | `walk`, `wishes`, `native`, `distributions`, `path_files`, `sites`, `install`, `listings`, `file_table` |
 //! | 3 | `tree`, `standard_library`, `packages`, `application`, `workshop` |
 //! | 4 | `frozen`, `start`, and the collection itself |
 
@@ -20,6 +20,7 @@ mod native;
 mod packages;
 mod path_files;
 mod patterns;
+mod sites;
 mod standard_library;
 mod start;
 mod tree;
@@ -41,6 +42,8 @@ use hydrozoa::python::Installation;
 use install::Scratch;
 use native::Closure;
 use packages::Packages;
+use std::fs;
+use std::path::{Path, PathBuf};
 use tree::Tree;
 use workshop::{Compiled, Workshop};
 
@@ -97,16 +100,14 @@ pub(crate) fn collect(
 ) -> Result<Collected, CollectError> {
     let minor = installation.minor();
     let mut tree = Tree::default();
-    let (program, mut left_out) = application::add(&mut tree, wishes)?;
+    let program = application::add(&mut tree, wishes)?;
     let libpython = standard_library::add_library(&mut tree, installation)?;
-    left_out.extend(standard_library::add(&mut tree, installation, wishes)?);
+    standard_library::add(&mut tree, installation, wishes)?;
     let (packages, scratch) = add_packages(&mut tree, installation, wishes, report)?;
-    left_out.extend(packages.left_out);
-    left_out.sort();
     let mut notes = packages.notes;
 
     report(&Step::Resolves(tree.libraries().count()));
-    let closure = native::close(&libpython.file, tree.libraries(), wishes.carries_cxx)?;
+    let closure = close(&tree, &libpython.file, wishes)?;
     let glibc = closure.glibc;
     let system = carry(&mut tree, closure, &mut notes)?;
 
@@ -121,6 +122,8 @@ pub(crate) fn collect(
         frozen::compile(&workshop, &tree, minor)?.into_iter().unzip();
 
     let library = standard_library::directory(minor);
+    let mut left_out: Vec<String> = tree.left_out().map(|(path, _)| path.to_owned()).collect();
+    left_out.retain(|path| !standard_library::is_of_packages(path, minor));
     let mut paths = vec![library.clone(), format!("{library}/lib-dynload")];
     if tree.paths().any(|path| path.starts_with("app/")) {
         paths.insert(0, application::DIRECTORY.to_owned());
@@ -163,17 +166,21 @@ fn add_packages(
     wishes: &Wishes,
     report: &dyn Fn(&Step),
 ) -> Result<(Packages, Option<Scratch>), CollectError> {
-    let minor = installation.minor();
+    let prefix = format!("{}/site-packages", standard_library::directory(installation.minor()));
     match (&wishes.venv, wishes.packages.as_slice()) {
         (None, []) => Ok((Packages::default(), None)),
-        (Some(_), []) => {
-            let site = installation.site_packages();
-            Ok((packages::add(tree, &site, minor, false, wishes)?, None))
+        (Some(venv), []) => {
+            let mut all = Packages::default();
+            for (site, suffix) in sites::of_venv(installation, venv)? {
+                let prefix = format!("{prefix}{suffix}");
+                all.extend(packages::add(tree, &site, &prefix, false, wishes)?);
+            }
+            Ok((all, None))
         }
         (None, requirements) => {
             report(&Step::Installs(requirements.to_vec()));
             let scratch = install::install(installation, requirements)?;
-            let packages = packages::add(tree, scratch.path(), minor, true, wishes)?;
+            let packages = packages::add(tree, scratch.path(), &prefix, true, wishes)?;
             Ok((packages, Some(scratch)))
         }
         (Some(venv), _) => Err(CollectError::Wish(format!(
@@ -184,6 +191,25 @@ fn add_packages(
     }
 }
 
+/// Finds the libraries of this machine that the collected ones need. Those that stay out do so here too.
+fn close(tree: &Tree, python: &Path, wishes: &Wishes) -> Result<Closure, CollectError> {
+    let real = |(_, file)| fs::canonicalize(file).ok();
+    let left_out: Vec<PathBuf> = tree.left_out().filter_map(real).collect();
+    let is_left_out = |name: &str, file: &Path| {
+        let is_below = left_out.iter().any(|directory| file.starts_with(directory));
+        is_below || wishes.leave_out("lib", name)
+    };
+    let mut closure = native::close(python, tree.libraries(), wishes.carries_cxx, &is_left_out)?;
+    // A package that loads another one's library first does not say where it is.
+    for (path, _) in tree.left_out() {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if let Some(labels) = closure.missing.remove(name) {
+            closure.left_out.entry(name.to_owned()).or_default().extend(labels);
+        }
+    }
+    Ok(closure)
+}
+
 /// Takes the libraries of this machine along. Returns their names, and the names of their files.
 fn carry(
     tree: &mut Tree,
@@ -191,14 +217,13 @@ fn carry(
     notes: &mut Vec<String>,
 ) -> Result<Vec<(String, String)>, CollectError> {
     for (needed, labels) in closure.missing {
-        let others = match labels.len() {
-            1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
         notes.push(format!(
-            "{needed} is neither in the file nor on this machine, so {}{others} cannot be loaded here either",
-            labels[0]
+            "{needed} is neither in the file nor on this machine, so {} cannot be loaded here either",
+            listed(&labels)
         ));
+    }
+    for (needed, labels) in closure.left_out {
+        notes.push(format!("{needed} is left out, but {} would load it", listed(&labels)));
     }
     for (name, [first, other]) in closure.ambiguous {
         notes.push(format!(
@@ -209,12 +234,20 @@ fn carry(
     }
     let mut system = Vec::new();
     for (name, found) in closure.carried {
-        let file = std::fs::canonicalize(&found).map_err(CollectError::read(&found))?;
+        let file = fs::canonicalize(&found).map_err(CollectError::read(&found))?;
         let last = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         tree.add_as(Kind::Library, format!("lib/{name}"), file)?;
         system.push((name, last));
     }
     Ok(system)
+}
+
+fn listed(labels: &[String]) -> String {
+    match labels {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first, others @ ..] => format!("{first} and {} more", others.len()),
+    }
 }
 
 /// Looks for the module of the entry among the members.

@@ -3,9 +3,7 @@
 use super::distributions::{self, Installed, normalized};
 use super::error::CollectError;
 use super::path_files;
-use super::standard_library::directory;
 use super::tree::Tree;
-use super::walk;
 use super::wishes::Wishes;
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,20 +23,28 @@ pub(super) struct Packages {
     /// Lines of `.pth` files that begin with `import`.
     pub(super) lines: Vec<(String, String)>,
     pub(super) distributions: Vec<Installed>,
-    pub(super) left_out: Vec<String>,
     pub(super) notes: Vec<String>,
 }
 
-/// Takes the packages of the directory `site` along. `was_installed` says that they were installed for this file, so that it
-/// holds no more than what was asked for.
+impl Packages {
+    /// Adds those of a directory that comes later on the search path.
+    pub(super) fn extend(&mut self, later: Packages) {
+        self.paths.extend(later.paths);
+        self.lines.extend(later.lines);
+        self.distributions.extend(later.distributions);
+        self.notes.extend(later.notes);
+    }
+}
+
+/// Takes the packages of the directory `site` along, below `prefix`. `was_installed` says that they were installed for this file,
+/// so that it holds no more than what was asked for.
 pub(super) fn add(
     tree: &mut Tree,
     site: &Path,
-    minor: u8,
+    prefix: &str,
     was_installed: bool,
     wishes: &Wishes,
 ) -> Result<Packages, CollectError> {
-    let prefix = format!("{}/site-packages", directory(minor));
     let installed = distributions::of_directory(site)?;
     let (dropped, distributions) = match was_installed {
         true => (Vec::new(), installed),
@@ -56,27 +62,15 @@ pub(super) fn add(
         true => drop(hidden.insert("bin")),
         false => hidden.extend(OF_VIRTUALENV),
     }
-    let files = path_files::read(site, &|name| {
-        hidden.contains(name) || wishes.leave_out(&prefix, name)
-    })?;
+    let files =
+        path_files::read(site, &|name| hidden.contains(name) || wishes.leave_out(prefix, name))?;
     let mut packages = Packages {
-        paths: vec![prefix.clone()],
+        paths: vec![prefix.to_owned()],
         lines: files.lines,
         distributions,
-        left_out: Vec::new(),
         notes: files.notes,
     };
-    let left_out = &mut packages.left_out;
-    let found = walk::files(site, &mut |name| {
-        let leaves_out = hidden.contains(name) || wishes.leave_out(&prefix, name);
-        if leaves_out {
-            left_out.push(format!("{prefix}/{name}"));
-        }
-        leaves_out
-    })?;
-    for file in found {
-        tree.add(format!("{prefix}/{}", file.name), file.path)?;
-    }
+    tree.take(site, prefix, &|name| hidden.contains(name) || wishes.leave_out(prefix, name))?;
     let real = fs::canonicalize(site).map_err(CollectError::read(site))?;
     for directory in files.directories {
         let path = match directory.strip_prefix(&real) {
@@ -84,7 +78,7 @@ pub(super) fn add(
             Ok(below) => format!("{prefix}/{}", below.display()),
             Err(_) => {
                 let path = format!("{prefix}-{}", packages.paths.len() + 1);
-                add_project(tree, &directory, &path, wishes, &mut packages.left_out)?;
+                add_project(tree, &directory, &path, wishes)?;
                 path
             }
         };
@@ -100,21 +94,12 @@ pub(super) fn add_project(
     directory: &Path,
     prefix: &str,
     wishes: &Wishes,
-    left_out: &mut Vec<String>,
 ) -> Result<(), CollectError> {
-    let found = walk::files(directory, &mut |name| {
+    tree.take(directory, prefix, &|name| {
         let is_hidden = name.rsplit('/').next().is_some_and(|last| last.starts_with('.'));
         let is_venv = directory.join(name).join("pyvenv.cfg").exists();
-        let leaves_out = is_hidden || is_venv || wishes.leave_out(prefix, name);
-        if leaves_out {
-            left_out.push(format!("{prefix}/{name}"));
-        }
-        leaves_out
-    })?;
-    for file in found {
-        tree.add(format!("{prefix}/{}", file.name), file.path)?;
-    }
-    Ok(())
+        is_hidden || is_venv || wishes.leave_out(prefix, name)
+    })
 }
 
 /// Separates the distributions that serve installing only from those that are taken.
@@ -158,7 +143,8 @@ mod tests {
 
     fn collected(folder: &Path) -> (Tree, Packages) {
         let mut tree = Tree::default();
-        let packages = add(&mut tree, folder, 12, false, &Wishes::default()).unwrap();
+        let prefix = "lib/python3.12/site-packages";
+        let packages = add(&mut tree, folder, prefix, false, &Wishes::default()).unwrap();
         (tree, packages)
     }
 
@@ -169,7 +155,7 @@ mod tests {
         let (tree, packages) = collected(folder.path());
         let taken: Vec<_> = tree.paths().filter(|path| path.ends_with("a.py")).collect();
         assert_eq!(taken, ["lib/python3.12/site-packages/app/a.py"]);
-        assert!(packages.left_out.contains(&"lib/python3.12/site-packages/pip".to_owned()));
+        assert!(tree.left_out().any(|(path, _)| path == "lib/python3.12/site-packages/pip"));
         assert!(packages.lines.is_empty() && packages.distributions.len() == 1);
 
         site(folder.path(), "Requires-Dist: setuptools>=60\n");

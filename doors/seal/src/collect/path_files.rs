@@ -79,7 +79,8 @@ mod tests {
             fs::create_dir_all(site.join(directory)).unwrap();
         }
         let src = site.join("project/src");
-        fs::write(site.join("b.pth"), format!("# x\n{}\nnowhere\n\nown  \n", src.display())).unwrap();
+        fs::write(site.join("b.pth"), format!("# x\n{}\nnowhere\n\nown  \n", src.display()))
+            .unwrap();
         fs::write(site.join("a.pth"), "import os; os.x = 1\nown\n").unwrap();
         fs::write(site.join(".hidden.pth"), "import hidden\n").unwrap();
         fs::write(site.join("skipped.pth"), "import skipped\n").unwrap();

@@ -4,7 +4,7 @@
 ///
 /// An application does not need them: tests, Tk with its programs, the installer of pip, and the files by which others link
 /// against Python.
-pub(crate) const LEFT_OUT: [&str; 18] = [
+pub(crate) const LEFT_OUT: [&str; 19] = [
     "test",
     "*/test",
     "*/tests",
@@ -23,6 +23,7 @@ pub(crate) const LEFT_OUT: [&str; 18] = [
     "lib-dynload/xxlimited*",
     "lib-dynload/xxsubtype.*",
     "__hello__.py",
+    "__phello__",
 ];
 
 /// Files that no sealed file takes along from any directory: caches, and what a linker reads.

@@ -4,7 +4,6 @@ use super::error::CollectError;
 use super::native::elf::Dynamic;
 use super::patterns::{LEFT_OUT, Patterns};
 use super::tree::Tree;
-use super::walk;
 use super::wishes::Wishes;
 use crate::member::Kind;
 use hydrozoa::python::Installation;
@@ -27,6 +26,13 @@ pub(super) fn directory(minor: u8) -> String {
     format!("lib/python3.{minor}")
 }
 
+/// Whether it is a directory in that of the standard library that belongs to packages.
+pub(super) fn is_of_packages(path: &str, minor: u8) -> bool {
+    path.strip_prefix(&directory(minor))
+        .and_then(|rest| rest.strip_prefix('/'))
+        .is_some_and(|name| OF_PACKAGES.contains(&name))
+}
+
 /// Takes libpython along.
 pub(super) fn add_library(
     tree: &mut Tree,
@@ -43,12 +49,12 @@ pub(super) fn add_library(
     Ok(LibPython { path, file })
 }
 
-/// Takes the standard library along, but for the parts that stay out. Returns these.
+/// Takes the standard library along, but for the parts that stay out.
 pub(super) fn add(
     tree: &mut Tree,
     installation: &Installation,
     wishes: &Wishes,
-) -> Result<Vec<String>, CollectError> {
+) -> Result<(), CollectError> {
     let prefix = directory(installation.minor());
     let source = installation.prefix().join(&prefix);
     add_directory(tree, &source, &prefix, wishes)
@@ -59,24 +65,12 @@ fn add_directory(
     source: &Path,
     prefix: &str,
     wishes: &Wishes,
-) -> Result<Vec<String>, CollectError> {
+) -> Result<(), CollectError> {
     let defaults = Patterns::new(LEFT_OUT);
-    let mut left_out = Vec::new();
-    let found = walk::files(source, &mut |name| {
-        if OF_PACKAGES.contains(&name) {
-            return true;
-        }
+    tree.take(source, prefix, &|name| {
         let by_default = defaults.cover(name) && !wishes.keep.cover(name);
-        let leaves_out = by_default || wishes.leave_out(prefix, name);
-        if leaves_out {
-            left_out.push(format!("{prefix}/{name}"));
-        }
-        leaves_out
-    })?;
-    for file in found {
-        tree.add(format!("{prefix}/{}", file.name), file.path)?;
-    }
-    Ok(left_out)
+        OF_PACKAGES.contains(&name) || by_default || wishes.leave_out(prefix, name)
+    })
 }
 
 #[cfg(test)]
@@ -100,8 +94,8 @@ mod tests {
             fs::write(path, "").unwrap();
         }
         let mut tree = Tree::default();
-        let mut left_out = add_directory(&mut tree, folder.path(), "lib", wishes).unwrap();
-        left_out.sort();
+        add_directory(&mut tree, folder.path(), "lib", wishes).unwrap();
+        let left_out = tree.left_out().map(|(path, _)| path.to_owned()).collect();
         (tree.paths().map(str::to_owned).collect(), left_out)
     }
 
@@ -112,6 +106,7 @@ mod tests {
         let expected = [
             "lib/config-3.12-x86_64-linux-gnu",
             "lib/lib-dynload/_testcapi.cpython-312-x86_64-linux-gnu.so",
+            "lib/site-packages",
             "lib/test",
             "lib/unittest/test",
         ];

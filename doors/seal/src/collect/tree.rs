@@ -20,9 +20,32 @@ pub(super) struct Module {
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     files: BTreeMap<String, (Kind, PathBuf)>,
+    /// Files and directories that stay out, by the paths that they would have.
+    left_out: BTreeMap<String, PathBuf>,
 }
 
 impl Tree {
+    /// Takes the files of a directory along, below `prefix`, but for what `leaves_out` says.
+    pub(super) fn take(
+        &mut self,
+        directory: &Path,
+        prefix: &str,
+        leaves_out: &dyn Fn(&str) -> bool,
+    ) -> Result<(), CollectError> {
+        let left_out = &mut self.left_out;
+        let found = walk::files(directory, &mut |name| {
+            let stays_out = leaves_out(name);
+            if stays_out {
+                left_out.insert(format!("{prefix}/{name}"), directory.join(name));
+            }
+            stays_out
+        })?;
+        for file in found {
+            self.add(format!("{prefix}/{}", file.name), file.path)?;
+        }
+        Ok(())
+    }
+
     /// Takes a file along. Its name and its first bytes say its kind.
     pub(super) fn add(&mut self, path: String, file: PathBuf) -> Result<(), CollectError> {
         let kind = kind_of(&path, &file)?;
@@ -61,6 +84,11 @@ impl Tree {
     pub(super) fn libraries(&self) -> impl Iterator<Item = (&str, &Path)> {
         let libraries = self.files.iter().filter(|(_, (kind, _))| *kind == Kind::Library);
         libraries.map(|(path, (_, file))| (path.as_str(), file.as_path()))
+    }
+
+    /// The files and directories that stay out: the paths that they would have, and where they are.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.left_out.iter().map(|(path, file)| (path.as_str(), file.as_path()))
     }
 
     /// The paths of all files, in order.
@@ -167,6 +195,9 @@ mod tests {
         tree.add("app/x".to_owned(), one.clone()).unwrap();
         tree.add("app/x".to_owned(), one).unwrap();
         let error = tree.add("app/x".to_owned(), other).unwrap_err().to_string();
-        assert!(error.starts_with("app/x would be ") && error.contains("/other; rename"), "{error}");
+        assert!(
+            error.starts_with("app/x would be ") && error.contains("/other; rename"),
+            "{error}"
+        );
     }
 }

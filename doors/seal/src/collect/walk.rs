@@ -102,6 +102,14 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_directory_is_named_with_the_remedy() {
+        let error = files(Path::new("/no/such/directory"), &mut |_| false).err().unwrap();
+        let text = error.to_string();
+        assert!(text.starts_with("/no/such/directory: "), "{text}");
+        assert!(text.ends_with("let this user read it, or leave it out with --without"), "{text}");
+    }
+
+    #[test]
     fn a_name_with_a_tab_is_refused_with_its_path() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a\tb"), "").unwrap();

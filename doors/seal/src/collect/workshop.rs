@@ -134,3 +134,81 @@ fn compile_some(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn workshop() -> (Installation, Workshop) {
+        let installation = hydrozoa::python::find(None).unwrap();
+        let workshop = Workshop::start(&installation).unwrap();
+        (installation, workshop)
+    }
+
+    /// The modules of some directories of the standard library.
+    fn modules(installation: &Installation) -> Vec<Module> {
+        let library = installation.prefix().join(format!("lib/python3.{}", installation.minor()));
+        let mut modules = Vec::new();
+        for directory in ["asyncio", "email", "encodings", "json", "re", "unittest"] {
+            let Ok(entries) = fs::read_dir(library.join(directory)) else { continue };
+            for file in entries.map(|entry| entry.unwrap().path()) {
+                let name = file.file_name().unwrap().to_str().unwrap();
+                if name.ends_with(".py") {
+                    modules.push(Module { path: format!("lib/{directory}/{name}"), file });
+                }
+            }
+        }
+        modules.sort_by(|one, other| one.path.cmp(&other.path));
+        modules
+    }
+
+    #[test]
+    fn code_is_equal_for_any_order_and_any_interpreter() {
+        let (installation, workshop) = workshop();
+        let mut modules = modules(&installation);
+        assert!(modules.len() > 100, "{}", modules.len());
+        let parallel = workshop.compile(&modules).unwrap();
+        modules.reverse();
+        let session = workshop.pool.acquire().unwrap();
+        // Strings of imported modules are interned.
+        session.import("asyncio").unwrap();
+        let alone = compile_some(&session, &modules, &AtomicUsize::new(0)).unwrap();
+        assert!(parallel.codes == alone.codes, "the bytes differ");
+        assert_eq!(parallel.refused, []);
+    }
+
+    #[test]
+    fn code_names_its_sealed_path_and_broken_modules_are_named() {
+        let (_, workshop) = workshop();
+        let folder = tempfile::tempdir().unwrap();
+        let module = |name: &str, content: &[u8]| {
+            let file = folder.path().join(name);
+            fs::write(&file, content).unwrap();
+            Module { path: format!("app/{name}"), file }
+        };
+        let latin = b"# -*- coding: latin-1 -*-\nname = '\xe9'\ndef f(): pass\n";
+        let modules = [
+            module("bad.py", b"print 1\n"),
+            module("good.py", latin),
+            module("old.pyc", b"from another version"),
+        ];
+        let Compiled { codes, refused } = workshop.compile(&modules).unwrap();
+        assert_eq!(codes.keys().collect::<Vec<_>>(), ["app/good.py"]);
+        assert_eq!(refused[0].0, "app/bad.py");
+        assert!(refused[0].1.starts_with("SyntaxError: "), "{refused:?}");
+        assert!(refused[1].1.contains("another version of Python"), "{refused:?}");
+        let inner: Vec<String> = workshop
+            .with(|session, _| {
+                let code =
+                    session.import("marshal")?.call_method("loads", (&codes["app/good.py"],))?;
+                let inner = code.getattr("co_consts")?.get_item(1)?;
+                [&code, &inner]
+                    .map(|code| code.getattr("co_filename")?.extract())
+                    .into_iter()
+                    .collect()
+            })
+            .unwrap();
+        assert_eq!(inner, ["/<sealed>/app/good.py"; 2]);
+    }
+}

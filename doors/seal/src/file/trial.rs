@@ -49,14 +49,18 @@ pub(super) fn library(directory: &Path, name: &str, arguments: &[&str]) -> PathB
 pub(super) const RECORD: &str = "format\t1\nminor\t12\npath\tlib\nentry\tscript\tmain.py\ncopies\t4\n\
     allow\tcerts\nallow\t/data\nend\n";
 
+pub(super) fn bytes(member: &Member) -> Vec<u8> {
+    match &member.bytes {
+        Bytes::File(path) => fs::read(path).unwrap(),
+        Bytes::Memory(bytes) => bytes.clone(),
+    }
+}
+
 /// Members in places behind a base, in this order.
 pub(super) fn placed(base: &Path, members: Vec<Member>) -> Vec<Placed> {
     let mut layout = Layout::new(base).unwrap();
     let place = |member: Member| {
-        let length = match &member.bytes {
-            Bytes::File(path) => fs::metadata(path).unwrap().len(),
-            Bytes::Memory(bytes) => bytes.len() as u64,
-        };
+        let length = bytes(&member).len() as u64;
         let offset = layout.place(member.kind, length);
         Placed { member, offset, length }
     };

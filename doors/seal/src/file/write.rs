@@ -102,8 +102,8 @@ mod tests {
         for (entry, member) in sealed.manifest.members.iter().zip(trial::members(directory.path()))
         {
             let start = entry.offset as usize;
-            let expected = member.bytes.read().unwrap();
-            assert_eq!(bytes[start..start + entry.length as usize], *expected, "{}", entry.path);
+            let expected = trial::bytes(&member);
+            assert_eq!(bytes[start..start + entry.length as usize], expected, "{}", entry.path);
         }
         let library = &sealed.manifest.members[0];
         assert!(library.kind == Kind::Library && library.offset.is_multiple_of(4096));

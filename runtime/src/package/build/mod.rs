@@ -1,5 +1,6 @@
 //! Building packages: stock torch.package's exporter in one interpreter, a trial in another.
 
+mod aligned;
 mod describe;
 mod page;
 mod report;
@@ -149,6 +150,7 @@ impl Pool {
         }
         let called = called(&maker, recipe, &object, &arguments);
         let called = called.inspect_err(|_| drop(fs::remove_file(&partial)))?;
+        aligned::align(&partial).inspect_err(|_| drop(fs::remove_file(&partial)))?;
         fs::rename(&partial, output)
             .map_err(|source| Error::Io { path: output.to_owned(), source })?;
         let mut report = Report::new(output, rows)?;

@@ -9,8 +9,18 @@ use std::path::{Path, PathBuf};
 
 /// glibc's own libraries, without the number behind `.so`. They must be those of the machine's ld.so.
 const GLIBC: [&str; 12] = [
-    "libc", "libm", "libmvec", "libdl", "libpthread", "librt", "libutil", "libresolv", "libanl",
-    "libthread_db", "libBrokenLocale", "libc_malloc_debug",
+    "libc",
+    "libm",
+    "libmvec",
+    "libdl",
+    "libpthread",
+    "librt",
+    "libutil",
+    "libresolv",
+    "libanl",
+    "libthread_db",
+    "libBrokenLocale",
+    "libc_malloc_debug",
 ];
 
 /// The compiler's. The application itself needs the machine's, so a second one is carried on wish only.
@@ -26,6 +36,8 @@ pub(crate) struct Closure {
     pub(crate) carried: BTreeMap<String, PathBuf>,
     /// Needed names that are nowhere, each with the libraries that need it.
     pub(crate) missing: BTreeMap<String, Vec<String>>,
+    /// Needed names that stay out, each with the libraries that need it.
+    pub(crate) left_out: BTreeMap<String, Vec<String>>,
     /// Names for which this machine has several files: the one that is carried comes first.
     pub(crate) ambiguous: BTreeMap<String, [PathBuf; 2]>,
     /// The oldest glibc that all libraries work with: the numbers of its version.
@@ -43,11 +55,13 @@ struct Pending {
 }
 
 /// Finds what the libraries of a file need, and what that needs in turn. `python` is libpython; `members` are the collected
-/// libraries with their paths in the sealed file, libpython among them.
+/// libraries with their paths in the sealed file, libpython among them. `is_left_out` says whether a library with this name and
+/// this path on the machine stays out.
 pub(crate) fn close<'a>(
     python: &Path,
     members: impl Iterator<Item = (&'a str, &'a Path)>,
     carries_cxx: bool,
+    is_left_out: &dyn Fn(&str, &Path) -> bool,
 ) -> Result<Closure, CollectError> {
     let mut pending = VecDeque::new();
     let (mut files, mut names) = (HashMap::new(), HashSet::new());
@@ -91,6 +105,10 @@ pub(crate) fn close<'a>(
                 continue;
             }
             let name = needed.rsplit('/').next().unwrap_or(needed).to_owned();
+            if is_left_out(&name, &real(&found)) {
+                closure.left_out.entry(name).or_default().push(library.label.clone());
+                continue;
+            }
             if let Some(first) = closure.carried.get(&name) {
                 if real(first) != real(&found) {
                     closure.ambiguous.insert(name, [first.clone(), found]);
@@ -141,7 +159,9 @@ mod tests {
     /// A library with the name, linked with `arguments`.
     fn library(path: &Path, arguments: &[&str]) {
         let mut command = Command::new("cc");
-        command.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-x", "none", "-o"]).arg(path);
+        command
+            .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-x", "none", "-o"])
+            .arg(path);
         command.arg(format!("-Wl,-soname,{}", path.file_name().unwrap().to_str().unwrap()));
         assert!(command.arg("-Wl,--no-as-needed").args(arguments).status().unwrap().success());
     }
@@ -165,13 +185,18 @@ mod tests {
 
         let [ext, near] = ["in/ext.so", "in/x.libs/libnear.so.1"].map(|name| root.join(name));
         let members = [("p/ext.so", ext.as_path()), ("p/x.libs/libnear.so.1", near.as_path())];
-        let closure = close(&near, members.into_iter(), false).unwrap();
+        let closure = close(&near, members.into_iter(), false, &|_, _| false).unwrap();
         // The second one is found by DT_RPATH of the library that needs the first one.
         let carried: Vec<_> = closure.carried.keys().collect();
         assert_eq!(carried, ["libdeep.so.1", "libfar.so.1"]);
         assert_eq!(closure.missing["libgone.so.1"], ["p/ext.so"]);
 
-        let error = close(&ext, members.into_iter(), false).unwrap_err().to_string();
+        let is_left_out = |name: &str, _: &Path| name == "libfar.so.1";
+        let closure = close(&near, members.into_iter(), false, &is_left_out).unwrap();
+        assert!(closure.carried.is_empty());
+        assert_eq!(closure.left_out["libfar.so.1"], ["p/ext.so"]);
+
+        let error = close(&ext, members.into_iter(), false, &|_, _| false).unwrap_err().to_string();
         assert_eq!(
             error,
             "p/ext.so needs libgone.so.1, which is not on this machine; install it, so that this Python runs"
@@ -180,10 +205,14 @@ mod tests {
 
     #[test]
     fn glibc_drivers_and_on_wish_the_compiler_are_of_the_machine() {
-        for name in ["libc.so.6", "ld-linux-x86-64.so.2", "libnsl.so.1", "libcuda.so.1", "libgcc_s.so.1"] {
+        for name in
+            ["libc.so.6", "ld-linux-x86-64.so.2", "libnsl.so.1", "libcuda.so.1", "libgcc_s.so.1"]
+        {
             assert!(is_of_machine(name, false), "{name}");
         }
-        for name in ["libcrypt.so.1", "libnsl.so.3", "libcudart.so.12", "libcrypto.so.3", "libmagic.so.1"] {
+        for name in
+            ["libcrypt.so.1", "libnsl.so.3", "libcudart.so.12", "libcrypto.so.3", "libmagic.so.1"]
+        {
             assert!(!is_of_machine(name, false), "{name}");
         }
         assert!(!is_of_machine("libstdc++.so.6", true));

@@ -1,9 +1,11 @@
 //! Dynamic sections: the libraries that a library needs, where it looks for them, and the glibc that it is made for.
 
 use crate::collect::error::CollectError;
-use goblin::elf::dynamic::{DT_RPATH, DT_RUNPATH};
+use goblin::container::{Container, Ctx, Endian};
+use goblin::elf::dynamic::{self, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME};
 use goblin::elf::header::{EM_AARCH64, EM_X86_64, ET_DYN};
-use goblin::elf::Elf;
+use goblin::elf::symver::VerneedSection;
+use goblin::elf::{Elf, ProgramHeader, SectionHeader};
 use memmap2::Mmap;
 use std::fs::File;
 use std::io::Read;
@@ -50,29 +52,63 @@ impl Dynamic {
         // SAFETY: the bytes are only read. If another process shortens the file meanwhile, this one ends by SIGBUS; installers
         // replace files rather than shorten them.
         let bytes = unsafe { Mmap::map(&file) }.map_err(CollectError::read(path))?;
-        let elf = Elf::parse(&bytes).map_err(|error| damaged(error.to_string()))?;
-        let mut dynamic = Self {
-            soname: elf.soname.map(str::to_owned),
-            needed: elf.libraries.iter().map(|name| (*name).to_owned()).collect(),
-            ..Self::default()
-        };
-        for entry in elf.dynamic.iter().flat_map(|section| &section.dyns) {
+        Self::parse(&bytes).map_err(damaged)
+    }
+
+    /// Parses no more than is asked for. goblin's whole parse would look at each name of a library's symbols.
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let text = |error: goblin::error::Error| error.to_string();
+        let header = Elf::parse_header(bytes).map_err(text)?;
+        let context = Ctx::new(Container::Big, Endian::Little);
+        let segments = ProgramHeader::parse(
+            bytes,
+            header.e_phoff as usize,
+            usize::from(header.e_phnum),
+            context,
+        )
+        .map_err(text)?;
+        let section = dynamic::Dynamic::parse(bytes, &segments, context).map_err(text)?;
+        // A library may do without one, if it needs nothing.
+        let Some(section) = section else { return Ok(Self::default()) };
+        let names = section.info.strtab..section.info.strtab.saturating_add(section.info.strsz);
+        let names = bytes.get(names).ok_or("its table of names lies outside of the file")?;
+        let name = |at: u64| text_at(names, at as usize);
+        let mut found = Self::default();
+        for entry in &section.dyns {
             let list = match entry.d_tag {
-                DT_RPATH => &mut dynamic.rpath,
-                DT_RUNPATH => &mut dynamic.runpath,
+                DT_RPATH => &mut found.rpath,
+                DT_RUNPATH => &mut found.runpath,
+                DT_NEEDED => {
+                    found.needed.push(name(entry.d_val).to_owned());
+                    continue;
+                }
+                DT_SONAME => {
+                    found.soname = Some(name(entry.d_val).to_owned());
+                    continue;
+                }
                 _ => continue,
             };
-            let text = elf.dynstrtab.get_at(entry.d_val as usize).unwrap_or_default();
-            list.extend(text.split(':').filter(|part| !part.is_empty()).map(str::to_owned));
+            let parts = name(entry.d_val).split(':').filter(|part| !part.is_empty());
+            list.extend(parts.map(str::to_owned));
         }
-        for need in elf.verneed.iter().flat_map(|section| section.iter()) {
+        // Without sections, the versions stay unknown.
+        let (offset, count) = (header.e_shoff as usize, usize::from(header.e_shnum));
+        let sections = SectionHeader::parse(bytes, offset, count, context).unwrap_or_default();
+        let versions = VerneedSection::parse(bytes, &sections, context).map_err(text)?;
+        for need in versions.iter().flat_map(VerneedSection::iter) {
             for version in need.iter() {
-                let name = elf.dynstrtab.get_at(version.vna_name).unwrap_or_default();
-                dynamic.glibc = dynamic.glibc.max(glibc(name));
+                found.glibc = found.glibc.max(glibc(name(version.vna_name as u64)));
             }
         }
-        Ok(dynamic)
+        Ok(found)
     }
+}
+
+/// The text that begins at a place of a table of names; empty if there is none.
+fn text_at(names: &[u8], at: usize) -> &str {
+    let rest = names.get(at..).unwrap_or_default();
+    let text = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+    std::str::from_utf8(text).unwrap_or_default()
 }
 
 /// The numbers of `GLIBC_2.17`. `GLIBC_PRIVATE` and the versions of other libraries have none.

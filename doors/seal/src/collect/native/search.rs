@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 /// The directories that ld.so tries last. Debian's are those with the name of the machine.
 const DEFAULTS: [&str; 6] = [
     if cfg!(target_arch = "aarch64") { "/lib/aarch64-linux-gnu" } else { "/lib/x86_64-linux-gnu" },
-    if cfg!(target_arch = "aarch64") { "/usr/lib/aarch64-linux-gnu" } else { "/usr/lib/x86_64-linux-gnu" },
+    if cfg!(target_arch = "aarch64") {
+        "/usr/lib/aarch64-linux-gnu"
+    } else {
+        "/usr/lib/x86_64-linux-gnu"
+    },
     "/lib64",
     "/usr/lib64",
     "/lib",
