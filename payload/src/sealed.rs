@@ -64,6 +64,8 @@ fn entry(name: *const c_char, code: &'static [u8], is_package: bool) -> _frozen 
 /// application's.
 pub(crate) fn isolate_preparation(sealed: &Sealed, before: &mut PyPreConfig) {
     (before.isolated, before.use_environment) = (1, 0);
+    // Other codecs are modules, which Python needs before it has the finder.
+    before.utf8_mode = 1;
     if sealed.entry != 0 {
         before.parse_argv = 0;
     }

@@ -125,6 +125,28 @@ impl CommandLine {
         self
     }
 
+    /// Runs commands at once, each on a thread of its own with [`CommandLine::shared_signals`], and returns their exit statuses in
+    /// order.
+    ///
+    /// # Errors
+    ///
+    /// The first that [`CommandLine::run`] returns, once all have ended.
+    pub fn run_at_once(commands: impl IntoIterator<Item = Self>) -> Result<Vec<i32>> {
+        let threads = commands.into_iter().zip(1..).map(|(command, number): (Self, usize)| {
+            let name = format!("copy {number}");
+            let run = move || command.shared_signals(true).run();
+            let started = std::thread::Builder::new().name(name.clone()).spawn(run);
+            started.map_err(|error| Error::no_thread(&name, &error))
+        });
+        let threads = threads.collect::<Result<Vec<_>>>()?;
+        let join = |thread: std::thread::JoinHandle<Result<i32>>| match thread.join() {
+            Ok(status) => status,
+            Err(_) => Err(Error::Panic("the thread of a command panicked".to_owned())),
+        };
+        let outcomes: Vec<_> = threads.into_iter().map(join).collect();
+        outcomes.into_iter().collect()
+    }
+
     /// Runs the command to its end, and returns its exit status.
     ///
     /// Without [`CommandLine::signal_handlers`] it runs on a thread of its own, with its own current folder and umask and a stack of 8

@@ -17,11 +17,12 @@ use crate::steps::Count;
 use crate::workspace;
 
 /// The crates with an interface for users, and their features: all but `tch`, which needs libtorch to compile.
-const CRATES: [(&str, &str); 6] = [
+const CRATES: [(&str, &str); 7] = [
     ("hydrozoa", "anyhow,async,chrono,half,ndarray,num-complex,serde"),
     ("hydrozoa-loader", ""),
     ("hydrozoa-measure", ""),
     ("hydrozoa-models", ""),
+    ("hydrozoa-seal", ""),
     ("hydrozoa-server", ""),
     ("hydrozoa-web", ""),
 ];

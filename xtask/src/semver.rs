@@ -9,11 +9,12 @@ use crate::workspace;
 
 /// The crates with an interface for users. `hydrozoa-payload` is only for `hydrozoa`, and the tool
 /// does not read macros.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "hydrozoa-loader",
     "hydrozoa",
     "hydrozoa-measure",
     "hydrozoa-models",
+    "hydrozoa-seal",
     "hydrozoa-server",
     "hydrozoa-web",
 ];

@@ -84,18 +84,23 @@ pub fn sources(with_numpy: &[PathBuf], with_torch: &Path, built: &Path) -> Resul
 /// Builds the wheel and returns its path. An earlier one is removed.
 fn build(python: &Python, out: &Path) -> Result<PathBuf> {
     let command = workspace::build("hydrozoa-cli", "hydrozoa")?;
+    let launcher = workspace::build("hydrozoa-cli", LAUNCHER)?;
     let mut library = workspace::cargo();
     library.args(["build", "--quiet", "--release", "--lib", "--package", "hydrozoa-capi"]);
     succeeds(&mut library)?;
     let library = workspace::target()?.join("release/libhydrozoa.so");
-    pack(python, &Files { library: &library, command: &command }, out, None)
+    pack(python, &Files { library: &library, command: &command, launcher: &launcher }, out, None)
 }
 
 /// The compiled files of a wheel.
 pub struct Files<'a> {
     pub library: &'a Path,
     pub command: &'a Path,
+    pub launcher: &'a Path,
 }
+
+/// The program that `hydrozoa seal` puts applications behind, which stands beside the command.
+pub const LAUNCHER: &str = "hydrozoa-launcher";
 
 /// Packs a wheel in a folder, in place of others that lie there, and returns its path. For a release it has files of that time (seconds since 1970), and
 /// serves machines with glibc 2.28; otherwise its tag is that of the glibc that it was linked with.
@@ -128,8 +133,12 @@ pub fn pack(
         }
     }
     fs::create_dir_all(source.join("bin"))?;
-    for (from, to) in [(files.library, "hydrozoa/libhydrozoa.so"), (files.command, "bin/hydrozoa")]
-    {
+    let launcher = format!("bin/{LAUNCHER}");
+    for (from, to) in [
+        (files.library, "hydrozoa/libhydrozoa.so"),
+        (files.command, "bin/hydrozoa"),
+        (files.launcher, &launcher),
+    ] {
         let to = source.join(to);
         fs::copy(from, &to).with_context(|| format!("copying {}", from.display()))?;
         succeeds(Command::new("strip").arg("--strip-debug").arg(&to))?;

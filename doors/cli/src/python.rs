@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{Read, Write, stderr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use hydrozoa::package::Archive;
@@ -67,13 +66,20 @@ pub fn run(options: Options) -> Result<i32> {
     }
     let copies = options.copies.get();
     match options.place.unwrap_or(CopyChoice::Copy(copies)) {
-        CopyChoice::All if copies > 1 => at_once(copies, |copy| command(&options, copy)),
+        CopyChoice::All if copies > 1 => in_all(&options, copies),
         CopyChoice::All => in_one(&options, 1, 1),
         CopyChoice::Copy(copy) => {
             ensure!(copy <= copies, "--in {copy} is greater than --copies {copies}");
             in_one(&options, copy, copies)
         }
     }
+}
+
+/// Returns the first status that is not 0.
+fn in_all(options: &Options, copies: usize) -> Result<i32> {
+    let commands = (1..=copies).map(|copy| command(options, copy)).collect::<Result<Vec<_>>>()?;
+    let statuses = CommandLine::run_at_once(commands)?;
+    Ok(statuses.into_iter().find(|status| *status != 0).unwrap_or(0))
 }
 
 fn command(options: &Options, copy: usize) -> Result<CommandLine> {
@@ -120,30 +126,6 @@ fn in_one(options: &Options, copy: usize, copies: usize) -> Result<i32> {
     let status = command(options, copy)?.signal_handlers(true).run()?;
     drop(idle);
     Ok(status)
-}
-
-/// Runs so many commands at once, numbered from 1. Returns the first status that is not 0.
-pub fn at_once(copies: usize, command: impl Fn(usize) -> Result<CommandLine>) -> Result<i32> {
-    let statuses = thread::scope(|scope| {
-        let running = (1..=copies)
-            .map(|copy| {
-                let command = command(copy)?.shared_signals(true);
-                thread::Builder::new()
-                    .name(format!("copy {copy}"))
-                    .spawn_scoped(scope, move || command.run())
-                    .with_context(|| format!("starting a thread for copy {copy}"))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        running
-            .into_iter()
-            .zip(1..)
-            .map(|(thread, copy)| {
-                let status = thread.join().map_err(|_| anyhow::anyhow!("copy {copy} panicked"))?;
-                status.with_context(|| format!("copy {copy}"))
-            })
-            .collect::<Result<Vec<i32>>>()
-    })?;
-    Ok(statuses.into_iter().find(|status| *status != 0).unwrap_or(0))
 }
 
 /// A program as python has it: a file, `-m` and a module, or `-c` and code, with its arguments in `sys.argv`.

@@ -33,9 +33,9 @@ def dumped(value):
     return marshal.dumps(marshal.loads(marshal.dumps(value)))
 
 
-def compiled(source, name):
-    """The code of a module at optimisation level 0."""
-    return dumped(compile(source, name, "exec", dont_inherit=True, optimize=0))
+def compiled(source, name, optimize=0):
+    """The code of a module."""
+    return dumped(compile(source, name, "exec", dont_inherit=True, optimize=optimize))
 
 
 def compile_files(files):
@@ -83,12 +83,18 @@ def listings(directories):
     return [listing(files, modules) for files, modules in directories]
 
 
-def boot(root, directories, paths, lines, allow, frozen, entry):
-    """What the finder reads first, marshalled."""
+def places(directories):
+    """The places of listings, marshalled."""
+    return dumped({name: (offset, length) for name, offset, length in directories})
+
+
+def boot(root, directories, others, paths, lines, allow, frozen, entry):
+    """What the finder reads first, marshalled: `directories` are those of `paths`, and `others` is where the rest's places are."""
     return dumped(
         {
             "root": root,
             "directories": {name: (offset, length) for name, offset, length in directories},
+            "others": tuple(others),
             "paths": list(paths),
             "lines": [tuple(line) for line in lines],
             "allow": list(allow),

@@ -12,7 +12,9 @@ pub(crate) struct Member {
 }
 
 /// The use of a member's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     /// A shared library, which is mapped in place.
@@ -35,4 +37,3 @@ pub(crate) enum Bytes {
     File(PathBuf),
     Memory(Vec<u8>),
 }
-

@@ -10,6 +10,9 @@ use std::fs;
 use std::mem;
 use std::path::{Path, PathBuf};
 
+/// The program that applications are put behind, beside the command.
+const LAUNCHER: &str = "hydrozoa-launcher";
+
 /// Seals applications: one executable file that carries a Python, its packages and its native libraries.
 ///
 /// ```no_run
@@ -183,7 +186,8 @@ impl Sealer {
         self
     }
 
-    /// The executable to put the parts behind. The default is the running program.
+    /// The executable to put the parts behind. The default is `hydrozoa-launcher` beside the running program, which has no server;
+    /// else, and for an application that serves, the running program.
     pub fn base(mut self, executable: impl AsRef<Path>) -> Self {
         self.base = Some(executable.as_ref().to_owned());
         self
@@ -206,9 +210,7 @@ impl Sealer {
         self.check()?;
         let base = match &self.base {
             Some(base) => base.clone(),
-            None => env::current_exe().map_err(|error| {
-                SealError::Setting(format!("the running program is unknown ({error}): name a base"))
-            })?,
+            None => self.default_base()?,
         };
         // The base is examined before the work.
         let mut layout = Layout::new(&base)?;
@@ -231,6 +233,18 @@ impl Sealer {
             left_out: collected.left_out,
             notes: collected.notes,
         })
+    }
+
+    /// The launcher beside the running program. A server is in the running program itself.
+    fn default_base(&self) -> Result<PathBuf, SealError> {
+        let own = env::current_exe().map_err(|error| {
+            SealError::Setting(format!("the running program is unknown ({error}): name a base"))
+        })?;
+        let launcher = own.with_file_name(LAUNCHER);
+        let serves = self.wishes.script.is_none()
+            && self.wishes.entry.is_none()
+            && !self.wishes.archives.is_empty();
+        Ok(if !serves && launcher.is_file() { launcher } else { own })
     }
 
     fn check(&self) -> Result<(), SealError> {
@@ -271,7 +285,11 @@ impl Sealer {
         let files = collect::file_table(collected, placed.iter().map(seat));
         let (offset, length) = (layout.place(Kind::Record, files.length()), files.length());
         placed.push(Placed { member: collect::files(files.bytes(offset)), offset, length });
-        placed.push(put(layout, collect::boot(collected, &directories, &self.allowed)?)?);
+        let others = put(layout, collect::others(collected, &directories)?)?;
+        let place = (others.offset, others.length);
+        placed.push(others);
+        let boot = collect::boot(collected, &directories, place, &self.allowed)?;
+        placed.push(put(layout, boot)?);
         Ok(placed)
     }
 
@@ -301,6 +319,7 @@ impl Sealer {
         lines.extend(at(BOOT).map(|one| format!("boot\t{}\t{}", one.offset, one.length)));
         lines.extend(at(FILES).map(|one| format!("files\t{}\t{}", one.offset, one.length)));
         lines.extend(of_kind("package", Kind::Package));
+        lines.extend(collected.absent.iter().map(|name| format!("absent\t{name}")));
         lines.extend(collected.paths.iter().map(|path| format!("path\t{path}")));
         if collected.program != Program::Python {
             lines.push(format!("entry\t{}", collected.program.words().join("\t")));

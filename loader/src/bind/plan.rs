@@ -11,6 +11,7 @@ use crate::bind::binding::{Binding, Missing};
 use crate::bind::prepared::Prepared;
 use crate::bind::scope::{Scope, ScopeKey};
 use crate::error::{Error, Result};
+use crate::image::enclosure;
 use crate::image::relocations::Rela;
 use crate::image::symbols::{Name, Symbol};
 use crate::image::{Image, ImageId};
@@ -255,11 +256,13 @@ impl<'a> Binder<'a> {
         reference: Missing,
         missing: &mut Vec<Missing>,
     ) -> Result<Binding> {
-        if !self.key.now && !image.dynamic.bind_now && only_called(image, symbol, reference.name) {
+        let is_incomplete = enclosure::is_incomplete(image);
+        let binds_now = self.key.now || image.dynamic.bind_now;
+        if (!binds_now || is_incomplete) && only_called(image, symbol, reference.name) {
             missing.push(reference);
             return Ok(Binding::Missing(missing.len() as u32 - 1));
         }
-        if symbol.is_weak() {
+        if symbol.is_weak() || is_incomplete {
             return Ok(Binding::Absent);
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

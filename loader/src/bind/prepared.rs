@@ -6,6 +6,7 @@
 //! cache. It reads no record and no symbol.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use crate::arch::{self, Action};
 use crate::bind::binding::Binding;
@@ -34,10 +35,11 @@ impl Prepared {
     /// Divides the relocations of `image`. `bindings` has those of its symbols, by index.
     pub(crate) fn of(image: &Image, bindings: &[Option<Binding>]) -> Prepared {
         let mut prepared = Prepared::default();
-        let count = image.dynamic.rela().count() + relr_addresses(image.dynamic.relative).count();
-        let mut targets = Vec::with_capacity(count);
         let Words { biased, fixed } = &mut prepared.words;
-        biased.reserve(count);
+        // Most records are of this kind.
+        biased.reserve(image.dynamic.rela().count());
+        // Where the others write.
+        let mut targets = Vec::new();
         let offset_words: HashSet<u64> = all(image, Action::TlsOffset).collect();
         prepared.own_modules = all(image, Action::TlsModule)
             .filter(|at| !offset_words.contains(&at.wrapping_add(8)))
@@ -50,42 +52,64 @@ impl Prepared {
                     size = 8;
                 }
             }
-            if size > 0 {
-                targets.push((rela.offset, size as u64));
-            }
             match (place(image, rela.offset), word(image, &rela, bindings)) {
-                (Some(place), Some(Word::Biased(constant))) => biased.push((place, constant)),
+                (Some(place), Some(Word::Biased(constant))) => {
+                    biased.push((place, constant));
+                    continue;
+                }
                 (Some(place), Some(Word::Fixed(value))) => fixed.push((place, value)),
                 _ => prepared.others.push(index as u32),
             }
+            if size > 0 {
+                targets.push(target(image, rela.offset, size));
+            }
         }
         let relative = || relr_addresses(image.dynamic.relative);
-        targets.extend(relative().map(|address| (address, 8)));
-        // Linkers write few sorted runs, which a stable sort merges.
-        targets.sort_by_key(|target| target.0);
-        // Where two records write to one byte, the order of the tables counts. And an image with a
-        // record at a forbidden place is refused when that record is to be applied.
-        let overlaps = |pair: &[(u64, u64)]| pair[1].0 < pair[0].0.wrapping_add(pair[0].1);
-        let overlap = targets.windows(2).any(overlaps);
-        if overlap || image.targets().is_err() {
-            let others = (0..image.dynamic.rela().count() as u32).collect();
-            let words = Words::default();
-            return Prepared { others, relative: true, words, ..prepared };
-        }
         let in_place = |address| {
             let constant = u32::try_from(image.initial_word(address)).ok()?;
             Some((place(image, address)?, constant))
         };
         match relative().map(in_place).collect::<Option<Vec<_>>>() {
             Some(words) => biased.extend(words),
-            None => prepared.relative = true,
+            None => {
+                prepared.relative = true;
+                targets.extend(relative().map(|address| target(image, address, 8)));
+            }
         }
+        // Linkers write few sorted runs, which a stable sort merges.
         biased.sort_by_key(|word| word.0);
         fixed.sort_by_key(|word| word.0);
-        biased.shrink_to_fit();
-        fixed.shrink_to_fit();
+        targets.sort_unstable_by_key(|target| target.start);
+        // Where two records write to one byte, the order of the tables counts. And an image with a
+        // record at a forbidden place is refused when that record is to be applied.
+        if overlap(biased, &targets) || image.targets().is_err() {
+            let others = (0..image.dynamic.rela().count() as u32).collect();
+            let words = Words::default();
+            return Prepared { others, relative: true, words, ..prepared };
+        }
         prepared
     }
+}
+
+/// The places that a record writes to.
+fn target(image: &Image, address: u64, size: usize) -> Range<u64> {
+    let start = address.wrapping_sub(image.first as u64);
+    start..start.wrapping_add(size as u64)
+}
+
+/// Whether two records write to one byte. Both lists are sorted.
+fn overlap(words: &[(u32, u32)], targets: &[Range<u64>]) -> bool {
+    const WORD: u64 = size_of::<u64>() as u64;
+    let start = |word: &(u32, u32)| u64::from(word.0);
+    let meets_word = |target: &Range<u64>| {
+        let next = words.partition_point(|word| start(word) < target.start);
+        let before = next.checked_sub(1).map(|before| start(&words[before]) + WORD);
+        before.is_some_and(|end| end > target.start)
+            || words.get(next).is_some_and(|word| start(word) < target.end)
+    };
+    words.windows(2).any(|pair| start(&pair[1]) < start(&pair[0]) + WORD)
+        || targets.windows(2).any(|pair| pair[1].start < pair[0].end)
+        || targets.iter().any(meets_word)
 }
 
 /// Where the relocations of one kind apply.
@@ -132,5 +156,27 @@ fn word(image: &Image, rela: &Rela, bindings: &[Option<Binding>]) -> Option<Word
             if symbol.is_absolute() { Some(Word::Fixed(value)) } else { biased(value) }
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_write_to_one_byte_are_found() {
+        let words = [(8, 0), (16, 0), (40, 0)];
+        for (targets, expected) in [
+            (&[][..], false),
+            (&[(0, 8), (24, 40), (48, 64)], false),
+            (&[(7, 9)], true),
+            (&[(23, 24)], true),
+            (&[(36, 41)], true),
+            (&[(100, 108), (104, 112)], true),
+        ] {
+            let ranges: Vec<_> = targets.iter().map(|(start, end)| *start..*end).collect();
+            assert_eq!(overlap(&words, &ranges), expected, "{targets:?}");
+        }
+        assert!(overlap(&[(8, 0), (12, 0)], &[]));
     }
 }

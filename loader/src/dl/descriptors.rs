@@ -6,7 +6,7 @@ use std::ptr;
 use crate::dl::{Interposed, files};
 use crate::id::DomainId;
 use crate::replica::thunk::Interposition;
-use crate::sys::descriptors;
+use crate::sys::{descriptors, opening};
 
 /// Defines a function of the same name for each of the C library's. It calls that one, and notes the descriptor that is the
 /// result or is behind it, or the descriptors at the addresses in brackets.
@@ -70,43 +70,6 @@ impl Opened for *mut libc::FILE {
 
 const NEXT: usize = size_of::<c_int>();
 
-/// The C library's functions, of whose arguments each is a word.
-mod c_library {
-    use std::ffi::c_int;
-    unsafe extern "C-unwind" {
-        pub fn creat(path: usize, mode: usize) -> c_int;
-        pub fn tmpfile() -> *mut libc::FILE;
-        pub fn mkstemp(path: usize) -> c_int;
-        pub fn mkostemp(path: usize, flags: usize) -> c_int;
-        pub fn mkstemps(path: usize, length: usize) -> c_int;
-        pub fn mkostemps(path: usize, length: usize, flags: usize) -> c_int;
-        pub fn shm_open(name: usize, flags: usize, mode: usize) -> c_int;
-        pub fn memfd_create(name: usize, flags: usize) -> c_int;
-        pub fn dup(descriptor: usize) -> c_int;
-        pub fn pipe(places: usize) -> c_int;
-        pub fn pipe2(places: usize, flags: usize) -> c_int;
-        pub fn socket(family: usize, kind: usize, protocol: usize) -> c_int;
-        pub fn socketpair(family: usize, kind: usize, protocol: usize, places: usize) -> c_int;
-        pub fn accept(socket: usize, address: usize, length: usize) -> c_int;
-        pub fn accept4(socket: usize, address: usize, length: usize, flags: usize) -> c_int;
-        pub fn posix_openpt(flags: usize) -> c_int;
-        pub fn openpty(
-            terminal: usize,
-            other: usize,
-            name: usize,
-            attributes: usize,
-            size: usize,
-        ) -> c_int;
-        pub fn eventfd(value: usize, flags: usize) -> c_int;
-        pub fn epoll_create(size: usize) -> c_int;
-        pub fn epoll_create1(flags: usize) -> c_int;
-        pub fn inotify_init() -> c_int;
-        pub fn inotify_init1(flags: usize) -> c_int;
-        pub fn signalfd(descriptor: usize, signals: usize, flags: usize) -> c_int;
-        pub fn timerfd_create(clock: usize, flags: usize) -> c_int;
-    }
-}
-
 opening! { uses_of_paths by files;
     "open", "open64", "__open", "__open64" => open(path, flags, mode) -> c_int;
     "openat", "openat64" => openat(folder, path, flags, mode) -> c_int;
@@ -115,7 +78,7 @@ opening! { uses_of_paths by files;
     "fopen", "fopen64", "_IO_fopen" => fopen(path, mode) -> *mut libc::FILE;
 }
 
-opening! { uses_of_the_rest by c_library;
+opening! { uses_of_the_rest by opening;
     "creat", "creat64" => creat(path, mode) -> c_int;
     "tmpfile", "tmpfile64" => tmpfile() -> *mut libc::FILE;
     "mkstemp", "mkstemp64" => mkstemp(path) -> c_int;

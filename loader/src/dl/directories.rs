@@ -8,15 +8,16 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::ptr;
 
 use crate::dl::Interposed;
-use crate::image::enclosure::{self, Place};
-use crate::image::files::Entry;
+use crate::image::enclosure::{self, Destination};
+use crate::image::files::TableEntry;
 use crate::replica::thunk::Interposition;
 use crate::sys::errno::set_errno;
 use crate::sys::lock::{Mutex, Rank};
+use crate::sys::opening;
 
 /// The names that remain to be read, and the record that the last call has returned.
 struct Stream {
-    names: Vec<(&'static [u8], Entry)>,
+    names: Vec<(&'static [u8], TableEntry)>,
     next: usize,
     record: libc::dirent,
 }
@@ -48,15 +49,15 @@ unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut libc::DIR {
     let text = unsafe { CStr::from_ptr(path) }.to_bytes();
     let Some((files, place)) = files.and_then(|files| Some((files, files.place(text)?))) else {
         // SAFETY: the caller's promise.
-        return unsafe { libc::opendir(path) };
+        return unsafe { opening::opendir(path) };
     };
     match place {
-        Place::Entry(Entry::Directory { .. }) => {}
-        Place::Entry(Entry::File { .. }) | Place::InFile => {
+        Destination::Found(TableEntry::Directory { .. }) => {}
+        Destination::Found(TableEntry::File { .. }) | Destination::InFile => {
             set_errno(libc::ENOTDIR);
             return ptr::null_mut();
         }
-        Place::Nothing => {
+        Destination::Nothing => {
             set_errno(libc::ENOENT);
             return ptr::null_mut();
         }
@@ -90,14 +91,14 @@ unsafe extern "C-unwind" fn readdir(stream: *mut libc::DIR) -> *mut libc::dirent
         record.d_off = position as libc::off_t + 1;
         record.d_reclen = size_of::<libc::dirent>() as u16;
         (record.d_type, record.d_ino) = match entry {
-            Some(Entry::File { index, .. }) => (libc::DT_REG, u64::MAX - index as u64),
-            Some(Entry::Directory { index }) => (libc::DT_DIR, u64::MAX - index as u64),
+            Some(TableEntry::File { index, .. }) => (libc::DT_REG, u64::MAX - index as u64),
+            Some(TableEntry::Directory { index }) => (libc::DT_DIR, u64::MAX - index as u64),
             None => (libc::DT_DIR, u64::MAX),
         };
         ptr::from_mut(record)
     };
     // SAFETY: the caller's promise.
-    with(stream, next, || unsafe { libc::readdir(stream) })
+    with(stream, next, || unsafe { opening::readdir(stream) })
 }
 
 /// # Safety
@@ -107,21 +108,21 @@ unsafe extern "C-unwind" fn closedir(stream: *mut libc::DIR) -> c_int {
         return 0;
     }
     // SAFETY: the caller's promise.
-    unsafe { libc::closedir(stream) }
+    unsafe { opening::closedir(stream) }
 }
 
 /// # Safety
 /// As rewinddir(3).
 unsafe extern "C-unwind" fn rewinddir(stream: *mut libc::DIR) {
     // SAFETY: the caller's promise.
-    with(stream, |stream| stream.next = 0, || unsafe { libc::rewinddir(stream) });
+    with(stream, |stream| stream.next = 0, || unsafe { opening::rewinddir(stream) });
 }
 
 /// # Safety
 /// As telldir(3).
 unsafe extern "C-unwind" fn telldir(stream: *mut libc::DIR) -> c_long {
     // SAFETY: the caller's promise.
-    with(stream, |stream| stream.next as c_long, || unsafe { libc::telldir(stream) })
+    with(stream, |stream| stream.next as c_long, || unsafe { opening::telldir(stream) })
 }
 
 /// # Safety
@@ -129,7 +130,7 @@ unsafe extern "C-unwind" fn telldir(stream: *mut libc::DIR) -> c_long {
 unsafe extern "C-unwind" fn seekdir(stream: *mut libc::DIR, place: c_long) {
     let seek = |stream: &mut Stream| stream.next = usize::try_from(place).unwrap_or(0);
     // SAFETY: the caller's promise.
-    with(stream, seek, || unsafe { libc::seekdir(stream, place) });
+    with(stream, seek, || unsafe { opening::seekdir(stream, place) });
 }
 
 /// # Safety
@@ -140,7 +141,7 @@ unsafe extern "C-unwind" fn dirfd(stream: *mut libc::DIR) -> c_int {
         -1
     };
     // SAFETY: the caller's promise.
-    with(stream, none, || unsafe { libc::dirfd(stream) })
+    with(stream, none, || unsafe { opening::dirfd(stream) })
 }
 
 trait AsSigned {

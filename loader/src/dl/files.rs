@@ -5,35 +5,21 @@
 //! child and polled as any. Directories have no descriptors.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::fs::File;
-use std::os::fd::{AsRawFd, IntoRawFd};
 use std::ptr;
 
 use crate::dl::Interposed;
-use crate::image::enclosure::{self, Place};
-use crate::image::files::Entry;
+use crate::image::enclosure::{self, Destination};
+use crate::image::files::TableEntry;
 use crate::replica::thunk::Interposition;
 use crate::sys::errno::set_errno;
-use crate::sys::file;
-
-/// The C library's functions, of whose arguments each is a word.
-mod c_library {
-    use std::ffi::c_int;
-    unsafe extern "C-unwind" {
-        pub fn open(path: usize, flags: usize, mode: usize) -> c_int;
-        pub fn openat(folder: usize, path: usize, flags: usize, mode: usize) -> c_int;
-        pub fn __open_2(path: usize, flags: usize) -> c_int;
-        pub fn __openat_2(folder: usize, path: usize, flags: usize) -> c_int;
-        pub fn fopen(path: usize, mode: usize) -> *mut libc::FILE;
-    }
-}
+use crate::sys::{file, opening};
 
 /// Where a path leads below an enclosure's root; none if it leads elsewhere, or nobody has such a root.
 ///
 /// # Safety
 /// `path` is null or ends with a NUL.
 #[inline]
-unsafe fn place(path: *const c_char) -> Option<Place> {
+unsafe fn place(path: *const c_char) -> Option<Destination> {
     let files = enclosure::files()?;
     if path.is_null() {
         return None;
@@ -48,35 +34,27 @@ fn fail<T>(code: c_int, result: T) -> T {
 }
 
 /// The error for a place at which a file is wanted.
-fn no_file(place: &Place) -> c_int {
+fn no_file(place: &Destination) -> c_int {
     match place {
-        Place::Entry(Entry::Directory { .. }) => libc::EISDIR,
-        Place::InFile => libc::ENOTDIR,
-        Place::Entry(Entry::File { .. }) | Place::Nothing => libc::ENOENT,
+        Destination::Found(TableEntry::Directory { .. }) => libc::EISDIR,
+        Destination::InFile => libc::ENOTDIR,
+        Destination::Found(TableEntry::File { .. }) | Destination::Nothing => libc::ENOENT,
     }
 }
 
 /// A descriptor of the file at `place`, which only reads.
-fn open_place(place: &Place, flags: c_int) -> c_int {
+fn open_place(place: &Destination, flags: c_int) -> c_int {
     if flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_CREAT | libc::O_TRUNC) != 0 {
         return fail(libc::EROFS, -1);
     }
-    let Place::Entry(Entry::File { bytes, .. }) = place else { return fail(no_file(place), -1) };
+    let Destination::Found(TableEntry::File { bytes, .. }) = place else {
+        return fail(no_file(place), -1);
+    };
     if flags & libc::O_DIRECTORY != 0 {
         return fail(libc::ENOTDIR, -1);
     }
-    // Opened again, since a memory file's own descriptor also writes.
-    let reading = file::sealed("sealed", bytes)
-        .and_then(|copy| File::open(format!("/proc/self/fd/{}", copy.as_raw_fd())));
-    match reading {
-        Ok(reading) => {
-            let descriptor = reading.into_raw_fd();
-            if flags & libc::O_CLOEXEC == 0 {
-                // SAFETY: takes an integer, and concerns a descriptor that was just opened.
-                unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) };
-            }
-            descriptor
-        }
+    match file::read_only_copy(bytes, flags & libc::O_CLOEXEC != 0) {
+        Ok(descriptor) => descriptor,
         Err(error) => fail(error.raw_os_error().unwrap_or(libc::EIO), -1),
     }
 }
@@ -93,7 +71,7 @@ pub(super) unsafe fn open(name: usize, flags: usize, mode: usize) -> c_int {
     unsafe {
         match place(path(name)) {
             Some(place) => open_place(&place, flags as c_int),
-            None => c_library::open(name, flags, mode),
+            None => opening::open(name, flags, mode),
         }
     }
 }
@@ -105,7 +83,7 @@ pub(super) unsafe fn openat(folder: usize, name: usize, flags: usize, mode: usiz
     unsafe {
         match place(path(name)) {
             Some(place) => open_place(&place, flags as c_int),
-            None => c_library::openat(folder, name, flags, mode),
+            None => opening::openat(folder, name, flags, mode),
         }
     }
 }
@@ -117,7 +95,7 @@ pub(super) unsafe fn __open_2(name: usize, flags: usize) -> c_int {
     unsafe {
         match place(path(name)) {
             Some(place) => open_place(&place, flags as c_int),
-            None => c_library::__open_2(name, flags),
+            None => opening::__open_2(name, flags),
         }
     }
 }
@@ -129,7 +107,7 @@ pub(super) unsafe fn __openat_2(folder: usize, name: usize, flags: usize) -> c_i
     unsafe {
         match place(path(name)) {
             Some(place) => open_place(&place, flags as c_int),
-            None => c_library::__openat_2(folder, name, flags),
+            None => opening::__openat_2(folder, name, flags),
         }
     }
 }
@@ -139,7 +117,7 @@ pub(super) unsafe fn __openat_2(folder: usize, name: usize, flags: usize) -> c_i
 pub(super) unsafe fn fopen(name: usize, mode: usize) -> *mut libc::FILE {
     // SAFETY: the caller's promise; the descriptor was just opened, and is the stream's.
     unsafe {
-        let Some(place) = place(path(name)) else { return c_library::fopen(name, mode) };
+        let Some(place) = place(path(name)) else { return opening::fopen(name, mode) };
         let mode: *const c_char = ptr::with_exposed_provenance(mode);
         let words = CStr::from_ptr(mode).to_bytes();
         let reads = words.starts_with(b"r") && !words.contains(&b'+');
@@ -147,7 +125,7 @@ pub(super) unsafe fn fopen(name: usize, mode: usize) -> *mut libc::FILE {
         let flags = if reads { libc::O_RDONLY } else { libc::O_RDWR };
         match open_place(&place, flags | keeps) {
             -1 => ptr::null_mut(),
-            descriptor => libc::fdopen(descriptor, mode),
+            descriptor => opening::fdopen(descriptor, mode),
         }
     }
 }
@@ -156,14 +134,14 @@ pub(super) unsafe fn fopen(name: usize, mode: usize) -> *mut libc::FILE {
 ///
 /// # Safety
 /// `record` has room for one.
-unsafe fn describe(place: &Place, record: *mut libc::stat) -> c_int {
-    let Place::Entry(entry) = place else { return fail(no_file(place), -1) };
+unsafe fn describe(place: &Destination, record: *mut libc::stat) -> c_int {
+    let Destination::Found(entry) = place else { return fail(no_file(place), -1) };
     let Some(mut found) = enclosure::files().and_then(|files| files.container_status()) else {
         return fail(libc::EIO, -1);
     };
     let (index, mode, size) = match entry {
-        Entry::File { index, bytes } => (*index, libc::S_IFREG | 0o444, bytes.len()),
-        Entry::Directory { index } => (*index, libc::S_IFDIR | 0o555, 0),
+        TableEntry::File { index, bytes } => (*index, libc::S_IFREG | 0o444, bytes.len()),
+        TableEntry::Directory { index } => (*index, libc::S_IFDIR | 0o555, 0),
     };
     found.st_mode = mode;
     found.st_size = size as libc::off_t;
@@ -183,7 +161,7 @@ unsafe extern "C-unwind" fn stat(path: *const c_char, record: *mut libc::stat) -
     unsafe {
         match place(path) {
             Some(place) => describe(&place, record),
-            None => libc::fstatat(libc::AT_FDCWD, path, record, 0),
+            None => opening::fstatat(libc::AT_FDCWD, path, record, 0),
         }
     }
 }
@@ -195,7 +173,7 @@ unsafe extern "C-unwind" fn lstat(path: *const c_char, record: *mut libc::stat) 
     unsafe {
         match place(path) {
             Some(place) => describe(&place, record),
-            None => libc::fstatat(libc::AT_FDCWD, path, record, libc::AT_SYMLINK_NOFOLLOW),
+            None => opening::fstatat(libc::AT_FDCWD, path, record, libc::AT_SYMLINK_NOFOLLOW),
         }
     }
 }
@@ -212,7 +190,7 @@ unsafe extern "C-unwind" fn fstatat(
     unsafe {
         match place(path) {
             Some(place) => describe(&place, record),
-            None => libc::fstatat(folder, path, record, flags),
+            None => opening::fstatat(folder, path, record, flags),
         }
     }
 }
@@ -266,7 +244,7 @@ unsafe extern "C-unwind" fn statx(
     // SAFETY: the caller's promise; a record of integers may be all zeroes.
     unsafe {
         let Some(place) = place(path) else {
-            return libc::statx(folder, path, flags, mask, record);
+            return opening::statx(folder, path, flags, mask, record);
         };
         let mut found: libc::stat = std::mem::zeroed();
         if describe(&place, &raw mut found) != 0 {
@@ -295,13 +273,15 @@ unsafe extern "C-unwind" fn statx(
 }
 
 /// The answer to a question for rights.
-fn may(place: &Place, mode: c_int) -> c_int {
+fn may(place: &Destination, mode: c_int) -> c_int {
     match place {
-        Place::Entry(_) if mode & libc::W_OK != 0 => fail(libc::EROFS, -1),
-        Place::Entry(Entry::File { .. }) if mode & libc::X_OK != 0 => fail(libc::EACCES, -1),
-        Place::Entry(_) => 0,
-        Place::InFile => fail(libc::ENOTDIR, -1),
-        Place::Nothing => fail(libc::ENOENT, -1),
+        Destination::Found(_) if mode & libc::W_OK != 0 => fail(libc::EROFS, -1),
+        Destination::Found(TableEntry::File { .. }) if mode & libc::X_OK != 0 => {
+            fail(libc::EACCES, -1)
+        }
+        Destination::Found(_) => 0,
+        Destination::InFile => fail(libc::ENOTDIR, -1),
+        Destination::Nothing => fail(libc::ENOENT, -1),
     }
 }
 
@@ -312,7 +292,7 @@ unsafe extern "C-unwind" fn access(path: *const c_char, mode: c_int) -> c_int {
     unsafe {
         match place(path) {
             Some(place) => may(&place, mode),
-            None => libc::access(path, mode),
+            None => opening::access(path, mode),
         }
     }
 }
@@ -329,15 +309,15 @@ unsafe extern "C-unwind" fn faccessat(
     unsafe {
         match place(path) {
             Some(place) => may(&place, mode),
-            None => libc::faccessat(folder, path, mode, flags),
+            None => opening::faccessat(folder, path, mode, flags),
         }
     }
 }
 
 /// The error of readlink(2) for what is not a symbolic link.
-fn no_link(place: &Place) -> isize {
+fn no_link(place: &Destination) -> isize {
     match place {
-        Place::Entry(_) => fail(libc::EINVAL, -1),
+        Destination::Found(_) => fail(libc::EINVAL, -1),
         place => fail(no_file(place), -1),
     }
 }
@@ -349,7 +329,7 @@ unsafe extern "C-unwind" fn readlink(path: *const c_char, text: *mut c_char, siz
     unsafe {
         match place(path) {
             Some(place) => no_link(&place),
-            None => libc::readlink(path, text, size),
+            None => opening::readlink(path, text, size),
         }
     }
 }
@@ -366,7 +346,7 @@ unsafe extern "C-unwind" fn readlinkat(
     unsafe {
         match place(path) {
             Some(place) => no_link(&place),
-            None => libc::readlinkat(folder, path, text, size),
+            None => opening::readlinkat(folder, path, text, size),
         }
     }
 }
@@ -377,14 +357,14 @@ unsafe extern "C-unwind" fn realpath(path: *const c_char, resolved: *mut c_char)
     // SAFETY: the caller's promise: the room is PATH_MAX bytes, or the C library's malloc gives it.
     unsafe {
         match place(path) {
-            None => libc::realpath(path, resolved),
-            Some(Place::Entry(_)) => {
+            None => opening::realpath(path, resolved),
+            Some(Destination::Found(_)) => {
                 let path = enclosure::resolved(CStr::from_ptr(path).to_bytes());
                 if path.len() >= libc::PATH_MAX as usize {
                     return fail(libc::ENAMETOOLONG, ptr::null_mut());
                 }
                 let room = match resolved.is_null() {
-                    true => libc::malloc(path.len() + 1).cast::<c_char>(),
+                    true => opening::malloc(path.len() + 1).cast::<c_char>(),
                     false => resolved,
                 };
                 if !room.is_null() {

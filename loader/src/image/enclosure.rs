@@ -4,14 +4,15 @@
 //! RUNPATHs that name directories of the machine on which the library was linked, mean nothing to it.
 
 use std::ffi::OsStr;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
-use crate::image::files::{Entry, FileTable};
+use crate::image::Image;
+use crate::image::files::{FileTable, TableEntry};
 use crate::image::provided::normalized;
+use crate::sys::file;
+use crate::sys::lock::Once;
 
 /// A root whose libraries find nothing outside of it, but for exceptions.
 #[derive(Clone, Debug)]
@@ -22,13 +23,16 @@ pub struct Enclosure {
     pub libraries: PathBuf,
     /// The names of libraries that are the machine's, such as glibc's. Each stands for all names that begin so.
     pub machine: Vec<String>,
+    /// Names of libraries that are left out on purpose. A library that needs one is loaded without it: a function that only the absent one
+    /// has ends the process, with a message, when code calls it, and its data are at address 0.
+    pub absent: Vec<String>,
     /// Paths outside of the root that may be opened, each with all that lies below it.
     pub allowed: Vec<PathBuf>,
     /// The files below the root. Code in domains that are made later opens and lists them by the C library's functions.
     pub files: Option<FileTable>,
 }
 
-static ENCLOSURE: OnceLock<Enclosure> = OnceLock::new();
+static ENCLOSURE: Once<Enclosure> = Once::new();
 
 /// Makes `enclosure` count for all loads from now on, as long as the process runs. A process has one.
 ///
@@ -37,7 +41,9 @@ static ENCLOSURE: OnceLock<Enclosure> = OnceLock::new();
 pub fn enclose(enclosure: Enclosure) -> Result<()> {
     let root = enclosure.root.clone();
     let files = enclosure.files.clone();
-    if ENCLOSURE.set(enclosure).is_err() {
+    let mut enclosure = Some(enclosure);
+    ENCLOSURE.get_or_init(|| enclosure.take().expect("taken by this call alone"));
+    if enclosure.is_some() {
         let reason = "this process has an enclosure already".to_owned();
         return Err(Error::Refused { object: root, reason });
     }
@@ -54,10 +60,23 @@ pub(crate) fn of(path: &Path) -> Option<&'static Enclosure> {
     normalized(path).starts_with(&enclosure.root).then_some(enclosure)
 }
 
+/// Whether `image` needs a library that is left out of its enclosure.
+pub(crate) fn is_incomplete(image: &Image) -> bool {
+    let lacks =
+        |enclosure: &Enclosure| image.dynamic.needed.iter().any(|name| enclosure.lacks(name));
+    ENCLOSURE.get().is_some_and(|enclosure| !enclosure.absent.is_empty() && lacks(enclosure))
+        && of(&image.path).is_some()
+}
+
 impl Enclosure {
     /// Whether the machine's library of this name may be used.
     pub(crate) fn leaves_to_the_machine(&self, name: &str) -> bool {
         self.machine.iter().any(|known| name.starts_with(&**known))
+    }
+
+    /// Whether the library of this name is left out.
+    pub(crate) fn lacks(&self, name: &str) -> bool {
+        self.absent.iter().any(|absent| absent == name)
     }
 
     /// Whether files in `directory` may be used.
@@ -91,7 +110,7 @@ pub(crate) struct Files {
     table: FileTable,
 }
 
-static FILES: OnceLock<Files> = OnceLock::new();
+static FILES: Once<Files> = Once::new();
 
 /// The files of the enclosure that has some. A signal handler may call it.
 #[inline]
@@ -101,8 +120,8 @@ pub(crate) fn files() -> Option<&'static Files> {
 
 /// Where a path below a root leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Entry(Entry),
+pub(crate) enum Destination {
+    Found(TableEntry),
     /// Beyond a file, as if that was a directory.
     InFile,
     Nothing,
@@ -111,30 +130,30 @@ pub(crate) enum Place {
 impl Files {
     /// Where `path` leads; none if it is not below the root.
     #[inline]
-    pub(crate) fn place(&self, path: &[u8]) -> Option<Place> {
+    pub(crate) fn place(&self, path: &[u8]) -> Option<Destination> {
         let rest = path.strip_prefix(&*self.root)?;
         matches!(rest.first(), None | Some(b'/')).then(|| self.place_inside(path))
     }
 
     #[cold]
-    fn place_inside(&self, path: &[u8]) -> Place {
-        let Some(inner) = self.inner(path) else { return Place::Nothing };
+    fn place_inside(&self, path: &[u8]) -> Destination {
+        let Some(inner) = self.inner(path) else { return Destination::Nothing };
         match self.table.find(&inner) {
-            Some(Entry::File { .. }) if path.ends_with(b"/") => Place::InFile,
-            Some(entry) => Place::Entry(entry),
+            Some(TableEntry::File { .. }) if path.ends_with(b"/") => Destination::InFile,
+            Some(entry) => Destination::Found(entry),
             None => {
                 let slashes = inner.iter().enumerate().filter(|(_, byte)| **byte == b'/');
                 let mut above = slashes.map(|(at, _)| self.table.find(&inner[..at]));
-                match above.any(|entry| matches!(entry, Some(Entry::File { .. }))) {
-                    true => Place::InFile,
-                    false => Place::Nothing,
+                match above.any(|entry| matches!(entry, Some(TableEntry::File { .. }))) {
+                    true => Destination::InFile,
+                    false => Destination::Nothing,
                 }
             }
         }
     }
 
     /// The names in the directory at `path`.
-    pub(crate) fn names(&self, path: &[u8]) -> Vec<(&'static [u8], Entry)> {
+    pub(crate) fn names(&self, path: &[u8]) -> Vec<(&'static [u8], TableEntry)> {
         self.inner(path).map(|inner| self.table.names(&inner)).unwrap_or_default()
     }
 
@@ -151,12 +170,7 @@ impl Files {
 
     /// The container's own record, whose owner and times are those of the files.
     pub(crate) fn container_status(&self) -> Option<libc::stat> {
-        // SAFETY: a record of integers may be all zeroes; the descriptor is open, and the record valid.
-        unsafe {
-            let mut record: libc::stat = std::mem::zeroed();
-            let descriptor = self.table.container().file().as_raw_fd();
-            (libc::fstat(descriptor, &raw mut record) == 0).then_some(record)
-        }
+        file::status(self.table.container().file())
     }
 }
 
@@ -174,6 +188,7 @@ mod tests {
             root: "/<an enclosure>".into(),
             libraries: "/<an enclosure>/lib".into(),
             machine: vec!["libm.so".into()],
+            absent: vec!["libgpu.so".into()],
             allowed: vec!["/opt/drivers".into()],
             files: None,
         }

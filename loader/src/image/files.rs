@@ -25,9 +25,9 @@ pub struct FileTable {
     entries: Range<usize>,
 }
 
-/// What a path in a table stands for.
+/// The meaning of a path in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum TableEntry {
     File { index: usize, bytes: &'static [u8] },
     Directory { index: usize },
 }
@@ -65,15 +65,15 @@ impl FileTable {
         self.container.bytes().get(start..start.checked_add(length)?)
     }
 
-    fn at(&self, index: usize) -> Option<Entry> {
+    fn at(&self, index: usize) -> Option<TableEntry> {
         let entry = self.entry(index)?;
         if entry[12] == 1 {
-            return Some(Entry::Directory { index });
+            return Some(TableEntry::Directory { index });
         }
         let [start, length] = [16, 24].map(|at| word(entry, at).map(usize::try_from));
         let (start, length) = (start?.ok()?, length?.ok()?);
         let bytes = self.container.bytes().get(start..start.checked_add(length)?)?;
-        Some(Entry::File { index, bytes })
+        Some(TableEntry::File { index, bytes })
     }
 
     /// The first of the entries from `low` on for which `is_before` is false.
@@ -95,12 +95,12 @@ impl FileTable {
     }
 
     /// The entry for a path below the root, without `.`, `..` and slashes at its ends. The root is the empty path.
-    pub(crate) fn find(&self, path: &[u8]) -> Option<Entry> {
+    pub(crate) fn find(&self, path: &[u8]) -> Option<TableEntry> {
         self.at(self.index(path)?)
     }
 
     /// The names in a directory, each with what it stands for.
-    pub(crate) fn names(&self, directory: &[u8]) -> Vec<(&'static [u8], Entry)> {
+    pub(crate) fn names(&self, directory: &[u8]) -> Vec<(&'static [u8], TableEntry)> {
         let mut names = Vec::new();
         let Some(start) = self.index(directory) else { return names };
         let mut index = start + 1;
@@ -170,7 +170,7 @@ mod tests {
         for path in paths {
             let is_directory = path.is_empty() || path.ends_with('/');
             let found = table.find(path.trim_end_matches('/').as_bytes()).unwrap();
-            assert_eq!(matches!(found, Entry::Directory { .. }), is_directory, "{path}");
+            assert_eq!(matches!(found, TableEntry::Directory { .. }), is_directory, "{path}");
         }
         assert_eq!(table.find(b"a/x"), None);
         let names = |directory: &str| -> Vec<String> {

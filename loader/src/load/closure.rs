@@ -12,8 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::image::provided;
-use crate::image::{Image, ImageCache};
+use crate::image::{Image, ImageCache, enclosure, provided};
 use crate::load::classify::Ruling;
 use crate::policy::{Class, Policy};
 use crate::replica::Replica;
@@ -129,9 +128,13 @@ impl Closure {
                 }
             }
             let needed = closure.nodes[next].image.dynamic.needed.clone();
+            let enclosure = enclosure::of(closure.nodes[next].image.origin());
             for name in needed {
                 let edge = closure.edge(from, name, around)?;
-                closure.nodes[next].edges.push(edge);
+                let is_missing = matches!(edge, Edge::Missing { .. });
+                if !(is_missing && enclosure.is_some_and(|enclosure| enclosure.lacks(name))) {
+                    closure.nodes[next].edges.push(edge);
+                }
             }
             next += 1;
         }

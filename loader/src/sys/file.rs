@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -99,6 +99,28 @@ pub(crate) fn part(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8
     }
     bytes.truncate(read);
     Ok(bytes)
+}
+
+/// The record of an open file.
+pub(crate) fn status(file: &File) -> Option<libc::stat> {
+    // SAFETY: a record of integers may be all zeroes; the descriptor is open, and the record valid.
+    unsafe {
+        let mut record: libc::stat = std::mem::zeroed();
+        (libc::fstat(file.as_raw_fd(), &raw mut record) == 0).then_some(record)
+    }
+}
+
+/// A descriptor of a memory file with a copy of `bytes`, which only reads and is the caller's. It stays open in programs that are
+/// executed, unless it `closes`.
+pub(crate) fn read_only_copy(bytes: &[u8], closes: bool) -> io::Result<libc::c_int> {
+    let copy = sealed("copy", bytes)?;
+    // Opened again, since a memory file's own descriptor also writes.
+    let reading = File::open(format!("/proc/self/fd/{}", copy.as_raw_fd()))?.into_raw_fd();
+    if !closes {
+        // SAFETY: takes an integer, and concerns a descriptor that was just opened.
+        unsafe { libc::fcntl(reading, libc::F_SETFD, 0) };
+    }
+    Ok(reading)
 }
 
 /// The path without symbolic links and without `.` and `..`.

@@ -18,6 +18,7 @@ pub(crate) mod handlers;
 pub(crate) mod locale;
 pub(crate) mod lock;
 pub(crate) mod memory;
+pub(crate) mod opening;
 pub(crate) mod own_memory;
 mod pages;
 pub(crate) mod process;

@@ -1,7 +1,6 @@
 //! The search for a needed name: RPATH, LD_LIBRARY_PATH, RUNPATH, `ld.so.cache`, default directories
 //! (ld.so(8); glibc's `_dl_map_object`, elf/dl-load.c).
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -118,10 +117,11 @@ pub(crate) fn find(name: &str, chain: &Chain<'_>) -> Result<PathBuf, Absence> {
             false => Err(Absence::Nowhere(searched)),
         };
     }
-    if let Some(path) = cache().map_err(unknown(Path::new(CACHE_FILE), "read"))?.get(name)
-        && FileId::of_regular(path).map_err(unknown(path, "stat"))?.is_some()
+    let cache = cache().map_err(unknown(Path::new(CACHE_FILE), "read"))?;
+    if let Some(path) = cached(cache, name)
+        && FileId::of_regular(&path).map_err(unknown(&path, "stat"))?.is_some()
     {
-        return Ok(path.clone());
+        return Ok(path);
     }
     if let Some(found) =
         arch::LIBRARY_DIRECTORIES.iter().find_map(|directory| try_in(Path::new(directory)))
@@ -191,44 +191,49 @@ fn is_native(path: &Path) -> bool {
 
 const CACHE_FILE: &str = "/etc/ld.so.cache";
 
-/// `ld.so.cache`, read once. Its format: glibc's sysdeps/generic/dl-cache.h, `struct cache_file_new`.
-fn cache() -> io::Result<&'static HashMap<String, PathBuf>> {
-    static CACHE: Once<HashMap<String, PathBuf>> = Once::new();
-    CACHE.get_or_try_init(|| match file::read(Path::new(CACHE_FILE)) {
-        Ok(bytes) => Ok(parse_cache(&bytes).unwrap_or_default()),
+/// The bytes of `ld.so.cache`, read once. Its format: glibc's sysdeps/generic/dl-cache.h, `struct cache_file_new`.
+fn cache() -> io::Result<&'static [u8]> {
+    static CACHE: Once<Vec<u8>> = Once::new();
+    let cache = CACHE.get_or_try_init(|| match file::read(Path::new(CACHE_FILE)) {
+        Ok(bytes) => Ok(bytes),
         // Without it names would not be found, now and later.
         Err(error) if is_refusal(&error) => Err(error),
-        Err(_) => Ok(HashMap::new()),
-    })
+        Err(_) => Ok(Vec::new()),
+    });
+    cache.map(Vec::as_slice)
 }
 
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const CACHE_HEADER: usize = 48;
 const CACHE_ENTRY: usize = 24;
-fn parse_cache(bytes: &[u8]) -> Option<HashMap<String, PathBuf>> {
+
+/// The path of the first entry for `name`. A process asks for few names, so no table of all is made.
+fn cached(bytes: &[u8], name: &str) -> Option<PathBuf> {
     // Systems older than glibc 2.32 put the old format before the new one.
-    let start = bytes.windows(CACHE_MAGIC.len()).position(|window| window == CACHE_MAGIC)?;
+    let start = match bytes.starts_with(CACHE_MAGIC) {
+        true => 0,
+        false => bytes.windows(CACHE_MAGIC.len()).position(|window| window == CACHE_MAGIC)?,
+    };
     let cache = &bytes[start..];
     let word = |at: usize| {
         cache.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")))
     };
-    let text = |at: usize| {
-        let tail = cache.get(at..)?;
-        std::str::from_utf8(&tail[..tail.iter().position(|&byte| byte == 0)?]).ok()
-    };
-    let mut files = HashMap::new();
+    let tail = |at: usize| cache.get(at..);
     for index in 0..word(20)? as usize {
         let entry = CACHE_HEADER + index * CACHE_ENTRY;
         let (flags, key, value) = (word(entry)?, word(entry + 4)?, word(entry + 8)?);
         let hardware = (word(entry + 16)?, word(entry + 20)?);
         // Variants for special hardware are left to the plain file that stands beside them.
-        if flags == arch::CACHE_FLAGS && hardware == (0, 0) {
-            files
-                .entry(text(key as usize)?.to_owned())
-                .or_insert_with(|| PathBuf::from(text(value as usize).unwrap_or_default()));
+        if flags != arch::CACHE_FLAGS || hardware != (0, 0) {
+            continue;
+        }
+        let rest = tail(key as usize)?.strip_prefix(name.as_bytes());
+        if rest.is_some_and(|rest| rest.first() == Some(&0)) {
+            let path = tail(value as usize)?.split(|byte| *byte == 0).next()?;
+            return Some(PathBuf::from(std::str::from_utf8(path).ok()?));
         }
     }
-    Some(files)
+    None
 }
 
 #[cfg(test)]

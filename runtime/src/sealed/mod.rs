@@ -10,6 +10,7 @@
 //! [`python::find`](crate::python::find).
 
 mod header;
+mod launch;
 mod record;
 
 #[doc(hidden)]
@@ -67,8 +68,11 @@ fn own_path() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| PathBuf::from(OWN_FILE))
 }
 
-/// The glibc's and the compiler's libraries, which belong to the machine: the start of each one's name.
-const OF_THE_MACHINE: [&str; 17] = [
+/// Libraries of glibc, of the compiler and of a graphics driver, which belong to the machine: the start of each one's name.
+const OF_THE_MACHINE: [&str; 20] = [
+    "libcuda.so",
+    "libcudadebugger.so",
+    "libnvidia-",
     "ld-linux",
     "libBrokenLocale.so",
     "libanl.so",
@@ -125,6 +129,7 @@ impl Application {
             root: ROOT.into(),
             libraries: below("lib"),
             machine: OF_THE_MACHINE.map(str::to_owned).to_vec(),
+            absent: self.record.absent.clone(),
             allowed: self.record.allowed.iter().filter(is_path).map(PathBuf::from).collect(),
             files: Some(files.ok_or_else(damaged)?),
         })?;

@@ -13,6 +13,8 @@ pub(crate) struct Record {
     pub(crate) libpython: String,
     pub(crate) payload: String,
     pub(crate) libraries: Vec<Part>,
+    /// Names of libraries that were left out on purpose.
+    pub(crate) absent: Vec<String>,
     /// Modules that Python needs before it can use the finder; `true`: a package.
     pub(crate) frozen: Vec<(Part, bool)>,
     /// The finder's dictionary.
@@ -83,6 +85,7 @@ impl Record {
             ["package", path, offset, size] => {
                 self.packages.push((path.to_owned(), part(offset, size)?));
             }
+            ["absent", name] => self.absent.push(name.to_owned()),
             ["path", path] => self.paths.push(path.to_owned()),
             ["entry", "script", name] => self.entry = Entry::Script(name.to_owned()),
             ["entry", "function", name] => self.entry = Entry::Function(name.to_owned()),

@@ -61,8 +61,16 @@ fn one(venv: &Path) -> Result<()> {
 
 /// The libraries of glibc and of the compiler.
 const LIBRARIES: [&str; 10] = [
-    "libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libresolv.so.2",
-    "librt.so.1", "libstdc++.so.6", "libutil.so.1", "libmvec.so.1",
+    "libc.so.6",
+    "libdl.so.2",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libpthread.so.0",
+    "libresolv.so.2",
+    "librt.so.1",
+    "libstdc++.so.6",
+    "libutil.so.1",
+    "libmvec.so.1",
 ];
 
 /// Makes a root with these libraries and a place for /proc.

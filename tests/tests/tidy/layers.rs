@@ -80,6 +80,7 @@ fn only_the_payload_calls_the_python_c_api() {
         "serving/models/src/",
         "serving/server/src/",
         "doors/cli/",
+        "doors/seal/",
         "doors/web/",
         "benches/",
         "tests/src/",

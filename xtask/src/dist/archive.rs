@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use super::VERSION;
 use super::build::{Built, TARGET};
 use crate::tools::succeeds;
+use crate::wheel::LAUNCHER;
 use crate::{capi, triton, workspace};
 
 /// Texts that lie at its top.
@@ -29,6 +30,8 @@ pub fn make(built: &Built, out: &Path, since: u64) -> Result<()> {
     let root = folder.join(name());
     fs::create_dir_all(root.join("bin"))?;
     fs::copy(built.command(), root.join("bin/hydrozoa")).context("copying the command")?;
+    let launcher = root.join("bin").join(LAUNCHER);
+    fs::copy(built.launcher(), launcher).context("copying the launcher")?;
     let libraries =
         capi::install::Libraries { shared: &built.library(), archive: &built.static_library() };
     // pkg-config finds the prefix from the place of the file.

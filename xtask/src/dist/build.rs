@@ -14,6 +14,7 @@ use crate::cache::CacheFolder;
 use crate::tools::succeeds;
 use crate::triton::LIBRARY;
 use crate::venv::Venv;
+use crate::wheel::LAUNCHER;
 use crate::{python, workspace};
 
 /// The tools that compile for an older glibc.
@@ -84,6 +85,10 @@ impl Built {
         self.stripped("hydrozoa")
     }
 
+    pub fn launcher(&self) -> PathBuf {
+        self.stripped(LAUNCHER)
+    }
+
     pub fn library(&self) -> PathBuf {
         self.stripped("libhydrozoa.so")
     }
@@ -99,7 +104,7 @@ impl Built {
     /// Symbols stay: they name functions in reports of crashes.
     fn strip(&self) -> Result<()> {
         fs::create_dir_all(self.folder.join("stripped"))?;
-        for name in ["hydrozoa", "libhydrozoa.so", "libhydrozoa.a", LIBRARY] {
+        for name in ["hydrozoa", LAUNCHER, "libhydrozoa.so", "libhydrozoa.a", LIBRARY] {
             let (from, to) = (self.compiled().join(name), self.stripped(name));
             let mut strip = Command::new("strip");
             strip.args(["--strip-debug", "--enable-deterministic-archives", "-o"]);
@@ -117,7 +122,8 @@ impl Built {
         let pattern = self.folder.join("payload/*/release/examples/libpayload.so");
         let payloads = glob::glob(&pattern.to_string_lossy())?.collect::<Result<Vec<_>, _>>()?;
         ensure!(payloads.len() == PAYLOADS, "{} payloads, not {PAYLOADS}", payloads.len());
-        for file in payloads.into_iter().chain([self.command(), self.library(), self.backend()]) {
+        let programs = [self.command(), self.launcher(), self.library(), self.backend()];
+        for file in payloads.into_iter().chain(programs) {
             let output = Command::new("objdump").arg("-T").arg(&file).output();
             let output = output.context("starting objdump")?;
             ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -77,7 +77,11 @@ fn make(out: &Path) -> Result<()> {
     }
     fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
     println!("the wheel");
-    let files = wheel::Files { library: &built.library(), command: &built.command() };
+    let files = wheel::Files {
+        library: &built.library(),
+        command: &built.command(),
+        launcher: &built.launcher(),
+    };
     let wheel = wheel::pack(&python::find(None)?, &files, out, Some(since))?;
     let size = fs::metadata(&wheel)?.len();
     ensure!(size < MOST, "{} has {size} bytes, more than {MOST}", wheel.display());

@@ -7,18 +7,14 @@ use super::tree::Tree;
 use super::workshop::{ROOT, Workshop};
 use crate::member::{Bytes, Kind, Member};
 
-/// Modules of the standard library that CPython 3.10 to 3.14 may import before it runs any code: the codec of files' names and
-/// standard streams, and what those import (Python/pylifecycle.c, `init_interp_main`). Later versions carry some in libpython.
-const OF_START: [&str; 8] = [
-    "abc",
-    "codecs",
-    "encodings",
-    "encodings.aliases",
-    "encodings.ascii",
-    "encodings.latin_1",
-    "encodings.utf_8",
-    "io",
-];
+/// Modules of the standard library that CPython 3.10 to 3.14 imports before it runs any code: UTF-8, which is the codec of files'
+/// names and standard streams, and what that imports (Python/pylifecycle.c, `init_interp_main`); and what the finder imports. Later
+/// versions carry some in libpython.
+const OF_START: [&str; 7] =
+    ["_sitebuiltins", "abc", "codecs", "encodings", "encodings.aliases", "encodings.utf_8", "io"];
+
+/// The level of optimization that leaves no docstrings: nobody reads those of the finder.
+const BARE: u8 = 2;
 
 /// A frozen module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +53,10 @@ pub(super) fn compile(
         ));
     }
     for (name, source) in hydrozoa::sealed::finder_sources() {
-        let code = compiled(workshop, source.as_bytes(), &format!("<frozen {name}>"))?;
+        let name_in_code = format!("<frozen {name}>");
+        let arguments = (source.as_bytes(), &*name_in_code, BARE);
+        let code =
+            workshop.with(|_, sealing| sealing.call_method("compiled", arguments)?.extract())?;
         modules.push((name, false, code));
     }
     let member = |(name, is_package, code): (&str, bool, Vec<u8>)| {

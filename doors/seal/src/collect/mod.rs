@@ -33,7 +33,7 @@ pub use error::CollectError;
 pub(crate) use frozen::Frozen;
 pub(crate) use listings::Seat;
 pub(crate) use patterns::LEFT_OUT;
-pub(crate) use start::{BOOT, FILES, boot, file_table, files, listings};
+pub(crate) use start::{BOOT, FILES, boot, file_table, files, listings, others};
 pub(crate) use wishes::Wishes;
 
 use crate::member::{Bytes, Kind, Member};
@@ -56,6 +56,8 @@ pub(crate) struct Collected {
     /// Paths of members.
     pub(crate) libpython: String,
     pub(crate) payload: String,
+    /// Needed names of libraries that stay out.
+    pub(crate) absent: Vec<String>,
     /// `sys.path` below the root, in order.
     pub(crate) paths: Vec<String>,
     /// Lines of `.pth` files that begin with `import`, each with its file's name.
@@ -109,6 +111,7 @@ pub(crate) fn collect(
     report(&Step::Resolves(tree.libraries().count()));
     let closure = close(&tree, &libpython.file, wishes)?;
     let glibc = closure.glibc;
+    let absent = closure.left_out.keys().cloned().collect();
     let system = carry(&mut tree, closure, &mut notes)?;
 
     let workshop = Workshop::start(installation)?;
@@ -145,6 +148,7 @@ pub(crate) fn collect(
         program,
         libpython: libpython.path,
         payload,
+        absent,
         paths,
         lines: packages.lines,
         minor,
@@ -223,7 +227,7 @@ fn carry(
         ));
     }
     for (needed, labels) in closure.left_out {
-        notes.push(format!("{needed} is left out, but {} would load it", listed(&labels)));
+        notes.push(format!("{needed} is left out: {} cannot call it", listed(&labels)));
     }
     for (name, [first, other]) in closure.ambiguous {
         notes.push(format!(

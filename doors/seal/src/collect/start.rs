@@ -62,12 +62,32 @@ pub(crate) fn files(bytes: Vec<u8>) -> Member {
     record(FILES.to_owned(), bytes)
 }
 
-/// The dict that the finder reads first. `directories` has the places of the listings.
+/// A directory, and the place of its listing.
+pub(crate) type Directory = (String, u64, u64);
+
+/// The places of listings that no start needs.
+pub(crate) fn others(
+    collected: &Collected,
+    directories: &[Directory],
+) -> Result<Member, CollectError> {
+    let others: Vec<_> =
+        directories.iter().filter(|one| !collected.paths.contains(&one.0)).collect();
+    let bytes = collected
+        .workshop
+        .with(|_, sealing| sealing.call_method("places", (others,))?.extract())?;
+    Ok(record(format!("{DIRECTORY}/others"), bytes))
+}
+
+/// The dict that the finder reads first. `directories` has the places of the listings, and `others` is where those of
+/// [`others`] are.
 pub(crate) fn boot(
     collected: &Collected,
-    directories: &[(String, u64, u64)],
+    directories: &[Directory],
+    others: (u64, u64),
     allow: &[String],
 ) -> Result<Member, CollectError> {
+    let directories: Vec<_> =
+        directories.iter().filter(|one| collected.paths.contains(&one.0)).collect();
     let frozen: Vec<&str> = collected.frozen.iter().map(|one| one.name.as_str()).collect();
     let entry = collected.program.words();
     let bytes = collected.workshop.with(|session, sealing| {
@@ -75,7 +95,7 @@ pub(crate) fn boot(
         let entry = builtins.call_method("tuple", (entry,))?;
         let (paths, lines) = (&collected.paths, &collected.lines);
         sealing
-            .call_method("boot", (ROOT, directories, paths, lines, allow, frozen, entry))?
+            .call_method("boot", (ROOT, directories, others, paths, lines, allow, frozen, entry))?
             .extract()
     })?;
     Ok(record(BOOT.to_owned(), bytes))
