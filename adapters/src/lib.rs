@@ -36,6 +36,10 @@ pub struct LibraryRule {
     pub reason: &'static str,
 }
 
+/// Libraries of a graphics driver, which fits the machine's kernel: the start of each one's name. A sealed application uses the
+/// machine's.
+pub const OF_THE_MACHINE: [&str; 3] = ["libcuda.so", "libcudadebugger.so", "libnvidia-"];
+
 /// The rules for known libraries. They stand behind those of a user and of the loader.
 pub const RULES: [LibraryRule; 6] =
     [memray::RULE, blas::BLAS, blas::OPENMP, cuda::RULE, process::MPI, process::JAVA];

@@ -11,6 +11,7 @@ pub mod interrupt;
 pub mod limit;
 pub mod memory;
 pub mod pages;
+pub mod sealed;
 pub mod stream;
 pub mod table;
 pub mod tagged_value;

@@ -1,10 +1,10 @@
 //! Special treatment of single, known libraries. A build without the feature `adapters` leaves it out.
 
 #[cfg(feature = "adapters")]
-pub(crate) use hydrozoa_adapters::{Adapters, Interpreter, RULES};
+pub(crate) use hydrozoa_adapters::{Adapters, Interpreter, OF_THE_MACHINE, RULES};
 
 #[cfg(not(feature = "adapters"))]
-pub(crate) use without::{Adapters, Interpreter, RULES};
+pub(crate) use without::{Adapters, Interpreter, OF_THE_MACHINE, RULES};
 
 #[cfg(not(feature = "adapters"))]
 mod without {
@@ -13,6 +13,8 @@ mod without {
     use std::num::NonZeroUsize;
 
     pub(crate) const RULES: [LibraryRule; 0] = [];
+
+    pub(crate) const OF_THE_MACHINE: [&str; 0] = [];
 
     pub(crate) struct LibraryRule {
         pub(crate) patterns: &'static [&'static str],

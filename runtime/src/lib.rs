@@ -58,6 +58,7 @@ mod imports;
 mod inspect;
 mod interpreter;
 mod interrupt;
+mod launch;
 mod libraries;
 pub mod limits;
 pub mod memory;

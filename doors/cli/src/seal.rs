@@ -64,7 +64,7 @@ pub struct Options {
     look: Look,
 }
 
-/// What to do with an application that is sealed already.
+/// Looks into an application that is sealed already.
 #[derive(clap::Args)]
 #[group(id = "look", multiple = false)]
 #[command(next_help_heading = "For a sealed application")]

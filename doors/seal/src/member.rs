@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Source,
     /// Any other file.
     Data,
-    /// What the start and the finder read.
+    /// For the start and the finder.
     Record,
 }
 

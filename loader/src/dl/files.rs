@@ -266,7 +266,7 @@ unsafe extern "C-unwind" fn statx(
         all.stx_ctime = time(found.st_ctime, found.st_ctime_nsec);
         all.stx_atime = time(found.st_atime, found.st_atime_nsec);
         (all.stx_dev_major, all.stx_dev_minor) =
-            (libc::major(found.st_dev), libc::minor(found.st_dev));
+            (opening::major(found.st_dev), opening::minor(found.st_dev));
         record.write(all);
         0
     }

@@ -10,6 +10,7 @@ use super::{Classes, Inner, Interpreter, ReferenceTable, live};
 use crate::crash::contain::{self, Contained, Guarded};
 use crate::crash::{self, Listed};
 use crate::domain::InterpreterDomain;
+use crate::embedded_payloads;
 use crate::environment::Environment;
 use crate::heap::Heap;
 use crate::imports::ImportMode;
@@ -304,7 +305,7 @@ fn load(place: &InterpreterDomain, python: &Installation) -> Result<Library> {
         // SAFETY: the sealer has put the payload of its own version there.
         return Ok(unsafe { place.domain.open(&application.payload(), flags)? });
     }
-    let image = payload::image(python.minor())?;
+    let image = embedded_payloads::get(python.minor())?;
     let name = format!("hydrozoa-payload-3.{}.so", python.minor());
     // SAFETY: the image is the payload that this crate was built with, for this version of Python.
     Ok(unsafe { place.domain.open_bytes(&name, image, flags)? })
@@ -378,10 +379,12 @@ pub(super) fn run(
     // holds no other interpreter's GIL, and the interpreter has not been started before.
     let call = |start: &table::Start| unsafe { (table.start)(start, description) };
     let status = match python.application() {
-        Some(application) => application.with_view(configuration.sealed_entry, |sealed| {
-            start.sealed = sealed;
-            call(&start)
-        }),
+        Some(application) => {
+            payload::sealed::with_view(application, configuration.sealed_entry, |sealed| {
+                start.sealed = sealed;
+                call(&start)
+            })
+        }
         None => call(&start),
     };
     sink.check(status)?;

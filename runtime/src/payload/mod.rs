@@ -5,28 +5,16 @@
 
 mod guarded;
 mod host;
+pub(crate) mod sealed;
 
 pub(crate) use guarded::guarded;
 pub(crate) use host::{Owner, Sink};
 pub(crate) use hydrozoa_payload::table;
 
-use crate::embedded_payloads::{self, SUPPORTED};
 use crate::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use table::{EntryPoint, Handle, PayloadTable};
-
-/// The payload for Python 3.`minor`.
-pub(crate) fn image(minor: u8) -> Result<&'static [u8]> {
-    embedded_payloads::image(minor).ok_or_else(|| Error::Payload {
-        minor,
-        reason: format!(
-            "this build serves Python 3.{} to 3.{}; name one of these",
-            SUPPORTED.start(),
-            SUPPORTED.end()
-        ),
-    })
-}
 
 /// Asks a loaded payload for its table, and checks it.
 ///
@@ -78,8 +66,8 @@ fn mismatch(differs: c_int, minor: u8, which: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::image;
     use crate::Error;
+    use crate::embedded_payloads::get as image;
 
     #[test]
     fn a_python_without_a_payload_is_named_with_those_that_have_one() {

@@ -10,19 +10,19 @@
 //! [`python::find`](crate::python::find).
 
 mod header;
-mod launch;
 mod record;
 
 #[doc(hidden)]
 pub use header::{Header, LENGTH, MAGIC};
-pub use record::Entry;
+pub use record::EntryPoint;
 
-use crate::payload::{self, table};
+use crate::adapters::OF_THE_MACHINE;
+use crate::embedded_payloads;
 use crate::{Error, Result};
 use hydrozoa_loader::{Container, Enclosure, FileTable};
-use record::Record;
+pub(crate) use record::{Part, Record};
 use std::env;
-use std::ffi::{OsString, c_int};
+use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -68,15 +68,13 @@ fn own_path() -> PathBuf {
     env::current_exe().unwrap_or_else(|_| PathBuf::from(OWN_FILE))
 }
 
-/// Libraries of glibc, of the compiler and of a graphics driver, which belong to the machine: the start of each one's name.
-const OF_THE_MACHINE: [&str; 20] = [
-    "libcuda.so",
-    "libcudadebugger.so",
-    "libnvidia-",
+/// Libraries of glibc and of the compiler, which belong to the machine: the start of each one's name.
+const OF_GLIBC: [&str; 17] = [
     "ld-linux",
     "libBrokenLocale.so",
     "libanl.so",
     "libc.so",
+    "libc_malloc_debug.so",
     "libdl.so",
     "libgcc_s.so",
     "libm.so",
@@ -89,7 +87,6 @@ const OF_THE_MACHINE: [&str; 20] = [
     "libstdc++.so",
     "libthread_db.so",
     "libutil.so",
-    "libc_malloc_debug.so",
 ];
 
 impl Application {
@@ -128,7 +125,11 @@ impl Application {
         hydrozoa_loader::enclose(Enclosure {
             root: ROOT.into(),
             libraries: below("lib"),
-            machine: OF_THE_MACHINE.map(str::to_owned).to_vec(),
+            machine: OF_GLIBC
+                .iter()
+                .chain(&OF_THE_MACHINE)
+                .map(|name| (*name).to_owned())
+                .collect(),
             absent: self.record.absent.clone(),
             allowed: self.record.allowed.iter().filter(is_path).map(PathBuf::from).collect(),
             files: Some(files.ok_or_else(damaged)?),
@@ -147,7 +148,7 @@ impl Application {
     }
 
     /// The use for which it was sealed.
-    pub fn entry(&self) -> &Entry {
+    pub fn entry(&self) -> &EntryPoint {
         &self.record.entry
     }
 
@@ -187,38 +188,17 @@ impl Application {
         below(&self.record.libpython)
     }
 
-    pub(crate) fn payload(&self) -> PathBuf {
-        below(&self.record.payload)
+    /// The whole file.
+    pub(crate) fn file(&self) -> &'static [u8] {
+        self.container.bytes()
     }
 
-    /// Calls `action` with the view of it that a payload starts from. `entry`: run the entry.
-    pub(crate) fn with_view<T>(&self, entry: bool, action: impl FnOnce(&table::Sealed) -> T) -> T {
-        let file = self.container.bytes();
-        let text = |bytes: &[u8]| table::Text { data: bytes.as_ptr(), len: bytes.len() };
-        let paths: Vec<String> =
-            self.record.paths.iter().map(|path| format!("{ROOT}/{path}")).collect();
-        let paths: Vec<_> = paths.iter().map(|path| text(path.as_bytes())).collect();
-        let frozen: Vec<_> = self
-            .record
-            .frozen
-            .iter()
-            .map(|((name, range), is_package)| table::FrozenModule {
-                name: text(name.as_bytes()),
-                is_package: c_int::from(*is_package),
-                code: text(&file[range.clone()]),
-            })
-            .collect();
-        action(&table::Sealed {
-            file: text(file),
-            boot: self.record.boot.start,
-            boot_length: self.record.boot.len(),
-            root: text(ROOT.as_bytes()),
-            paths: paths.as_ptr(),
-            path_count: paths.len(),
-            frozen: frozen.as_ptr(),
-            frozen_count: frozen.len(),
-            entry: c_int::from(entry),
-        })
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    pub(crate) fn payload(&self) -> PathBuf {
+        below(&self.record.payload)
     }
 }
 
@@ -276,5 +256,22 @@ pub fn finder_sources() -> &'static [(&'static str, &'static str)] {
 /// [`Error::Payload`] if this build has none.
 #[doc(hidden)]
 pub fn payload(minor: u8) -> Result<&'static [u8]> {
-    payload::image(minor)
+    embedded_payloads::get(minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_length_is_named_with_both_lengths() {
+        let header =
+            Header { length: 7, start: 0..1, manifest: 0..1, base: 7, digest: Default::default() };
+        let problem = Application::open(&header).unwrap_err();
+        let error = Error::Sealed { application: own_path(), problem };
+        assert!(matches!(error, Error::Sealed { .. }));
+        let text = error.to_string();
+        assert!(text.starts_with(own_path().to_str().unwrap()), "{text}");
+        assert!(text.ends_with("bytes, and 7 when it was sealed: copy it again"), "{text}");
+    }
 }

@@ -24,17 +24,17 @@ pub(crate) struct Record {
     pub(crate) packages: Vec<Part>,
     /// `sys.path`.
     pub(crate) paths: Vec<String>,
-    pub(crate) entry: Entry,
+    pub(crate) entry: EntryPoint,
     /// How many interpreters run the entry at once.
     pub(crate) copies: usize,
-    /// What it may use of the machine.
+    /// The parts of the machine that it may use.
     pub(crate) allowed: Vec<String>,
 }
 
 /// The use for which an application was sealed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Entry {
+pub enum EntryPoint {
     /// None: it is a Python.
     #[default]
     Python,
@@ -87,9 +87,9 @@ impl Record {
             }
             ["absent", name] => self.absent.push(name.to_owned()),
             ["path", path] => self.paths.push(path.to_owned()),
-            ["entry", "script", name] => self.entry = Entry::Script(name.to_owned()),
-            ["entry", "function", name] => self.entry = Entry::Function(name.to_owned()),
-            ["entry", "serve"] => self.entry = Entry::Serve,
+            ["entry", "script", name] => self.entry = EntryPoint::Script(name.to_owned()),
+            ["entry", "function", name] => self.entry = EntryPoint::Function(name.to_owned()),
+            ["entry", "serve"] => self.entry = EntryPoint::Serve,
             ["copies", number] => self.copies = number.parse().ok().filter(|copies| *copies > 0)?,
             ["allow", word] => self.allowed.push(word.to_owned()),
             ["end"] => *complete = true,
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(record.libraries, [("lib/p.so".to_owned(), 4096..4106)]);
         assert_eq!(record.frozen, [(("encodings".to_owned(), 4200..4208), true)]);
         assert_eq!((record.minor, record.copies, record.boot), (12, 4, 4300..4350));
-        assert_eq!(record.entry, Entry::Function("m:f".to_owned()));
+        assert_eq!(record.entry, EntryPoint::Function("m:f".to_owned()));
     }
 
     #[test]

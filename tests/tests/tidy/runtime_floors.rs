@@ -11,6 +11,7 @@ const RUNTIME: [&[&str]; 9] = [
     &[
         "error",
         "python",
+        "sealed",
         "embedded_payloads",
         "panics",
         "environment",
@@ -36,7 +37,7 @@ const RUNTIME: [&[&str]; 9] = [
 ];
 
 /// The runtime's roof: separate entries. They may use every module, and no module uses them.
-const ROOF: [&str; 5] = ["command_line", "entry", "exit", "inspect", "process"];
+const ROOF: [&str; 6] = ["command_line", "entry", "exit", "inspect", "launch", "process"];
 
 /// The floor of a module of the runtime.
 fn floor(module: &str) -> Option<usize> {

@@ -88,13 +88,13 @@ impl Application {
         command
     }
 
-    /// What this code prints in it.
+    /// Runs this code in it, and returns its output.
     pub fn says(&self, code: &str) -> String {
         run(&mut self.command(code))
     }
 }
 
-/// What this code prints in plain python.
+/// Runs this code in plain python, and returns its output.
 pub fn plain(code: &str) -> String {
     let found = found();
     let python = found.executable().expect("an installation with a python");

@@ -1,4 +1,4 @@
-//! What is inside an application can be looked at.
+//! The contents of an application can be looked at.
 
 use crate::application::{application, run, seal};
 use std::fs;

@@ -8,7 +8,7 @@ use goblin::elf64::section_header::SHT_NOTE;
 use sha2::{Digest, Sha256};
 
 use super::base::Base;
-use super::manifest::Entry;
+use super::manifest::ManifestEntry;
 
 /// The number of bytes that linkers give.
 const LENGTH: usize = 20;
@@ -18,7 +18,7 @@ const OWNER: &[u8] = b"GNU\0";
 const TYPE: u32 = 3;
 
 /// The build-id of an executable with these members.
-pub(super) fn of(base: &[u8; 32], members: &[Entry]) -> Vec<u8> {
+pub(super) fn of(base: &[u8; 32], members: &[ManifestEntry]) -> Vec<u8> {
     let mut hasher = Sha256::new_with_prefix(base);
     for member in members {
         for field in [&member.path, &member.sha256] {

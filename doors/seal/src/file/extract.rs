@@ -7,14 +7,14 @@ use std::path::Path;
 
 use super::digest;
 use super::error::Error;
-use super::manifest::Entry;
+use super::manifest::ManifestEntry;
 use super::open::Sealed;
 use super::path;
 use crate::member::Kind;
 
 impl Sealed {
     /// Writes libraries, sources, archives and data below a folder, which must be new or empty, at their paths below the
-    /// root: there `solib-search-path` of gdb finds the libraries, byte for byte. Code and records are no files of a
+    /// root: there `solib-search-path` of gdb finds the libraries, byte for byte. Code and records are not files of a
     /// Python, and stay inside.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Sealed {
         files.into_iter().try_for_each(|member| self.extract_one(member, folder))
     }
 
-    fn extract_one(&self, member: &Entry, folder: &Path) -> Result<(), Error> {
+    fn extract_one(&self, member: &ManifestEntry, folder: &Path) -> Result<(), Error> {
         // A path that leaves the folder was refused when the manifest was read. The folder was empty, so that no link in
         // it leads elsewhere.
         debug_assert!(path::check(&member.path).is_ok(), "{}", member.path);
@@ -44,7 +44,7 @@ impl Sealed {
         self.write_one(member, &target).map_err(Error::io(&target, "write it"))
     }
 
-    fn write_one(&self, member: &Entry, target: &Path) -> io::Result<()> {
+    fn write_one(&self, member: &ManifestEntry, target: &Path) -> io::Result<()> {
         let mut file = File::create_new(target)?;
         let end = member.offset + member.length;
         let mut start = member.offset;

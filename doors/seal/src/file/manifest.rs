@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use super::description::{Description, Distribution, SystemLibrary};
 use super::digest;
 use super::path;
-use super::place::Place;
+use super::place::SealPlace;
 use crate::member::Kind;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Manifest {
     pub(super) created_by: String,
     pub(super) python: String,
-    pub(super) members: Vec<Entry>,
+    pub(super) members: Vec<ManifestEntry>,
     pub(super) base: Base,
     /// The hash of the start record.
     pub(super) record: String,
@@ -27,7 +27,7 @@ pub(super) struct Manifest {
 
 /// A member, and where it lies in the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct ManifestEntry {
     pub(super) path: String,
     pub(super) kind: Kind,
     pub(super) offset: u64,
@@ -55,7 +55,11 @@ const LAST: &str = "\"}";
 
 impl Manifest {
     /// A manifest of which the hashes of what is written later are not known.
-    pub(super) fn new(description: &Description, members: Vec<Entry>, base: Base) -> Manifest {
+    pub(super) fn new(
+        description: &Description,
+        members: Vec<ManifestEntry>,
+        base: Base,
+    ) -> Manifest {
         Manifest {
             created_by: description.created_by.clone(),
             python: description.python.clone(),
@@ -94,7 +98,7 @@ impl Manifest {
 
     /// Fails with the rule that the manifest of a file with this header breaks: its hash tells of damage alone, and not
     /// who wrote it.
-    pub(super) fn check(&self, place: &Place) -> Result<(), &'static str> {
+    pub(super) fn check(&self, place: &SealPlace) -> Result<(), &'static str> {
         if self.base.length != place.base_length {
             return Err("its header and its manifest name executables of different lengths");
         }
@@ -141,10 +145,11 @@ mod tests {
         use crate::file::place::Span;
         let span = |offset| Span { offset, length: 1 };
         let (record, manifest_at, sha256) = (span(100), span(110), [0; 32]);
-        let place = Place { length: 200, record, manifest: manifest_at, base_length: 1, sha256 };
+        let place =
+            SealPlace { length: 200, record, manifest: manifest_at, base_length: 1, sha256 };
         let check = |path: &str, offset, length| {
             let (path, kind, sha256) = (path.to_owned(), Kind::Data, unknown());
-            let members = vec![Entry { path, kind, offset, length, sha256 }];
+            let members = vec![ManifestEntry { path, kind, offset, length, sha256 }];
             Manifest { members, ..manifest() }.check(&place)
         };
         assert_eq!(check("a", 1, 99), Ok(()));

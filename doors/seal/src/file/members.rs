@@ -8,7 +8,7 @@ use super::base::Base;
 use super::digest;
 use super::error::Error;
 use super::layout::alignment;
-use super::manifest::Entry;
+use super::manifest::ManifestEntry;
 use super::output::Output;
 use super::path;
 use crate::member::{Bytes, Member};
@@ -43,7 +43,7 @@ pub(super) fn in_order<'m>(base: &Base, members: &'m [Placed]) -> Result<Vec<&'m
 }
 
 /// Writes a member's bytes.
-pub(super) fn write(output: &Output, placed: &Placed) -> Result<Entry, Error> {
+pub(super) fn write(output: &Output, placed: &Placed) -> Result<ManifestEntry, Error> {
     let Placed { member, offset, length } = placed;
     let sha256 = match &member.bytes {
         Bytes::File(path) => {
@@ -54,7 +54,7 @@ pub(super) fn write(output: &Output, placed: &Placed) -> Result<Entry, Error> {
             output.copy(bytes.as_slice(), Path::new(&member.path), *offset, *length)?
         }
     };
-    Ok(Entry {
+    Ok(ManifestEntry {
         path: member.path.clone(),
         kind: member.kind,
         offset: *offset,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::elf::{Elf, Flaw, Part};
 use super::error::Error;
 use super::manifest::Manifest;
-use super::place::{self, Place, Span};
+use super::place::{self, SealPlace, Span};
 use super::record::Record;
 
 /// A sealed application in a file: what is inside, and whether it is as it was sealed.
@@ -16,7 +16,7 @@ pub struct Sealed {
     pub(super) file: File,
     /// Where the header is.
     pub(super) at: u64,
-    pub(super) place: Place,
+    pub(super) place: SealPlace,
     pub(super) record: Record,
     pub(super) manifest: Manifest,
 }
@@ -41,7 +41,7 @@ impl Sealed {
         let elf = Elf::read(part).map_err(read)?;
         let mut places = place::find(&elf, part).map_err(read)?;
         places.retain(|(_, place)| place.length > 0);
-        let is_whole = |found: &&(u64, Place)| found.1.is_in_order(found.0);
+        let is_whole = |found: &&(u64, SealPlace)| found.1.is_in_order(found.0);
         let found = places.iter().find(is_whole).or(places.first());
         let (at, place) = found.cloned().ok_or_else(not_sealed)?;
         if length < place.length {

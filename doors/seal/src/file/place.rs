@@ -51,7 +51,7 @@ impl Span {
 
 /// The header's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SealPlace {
     pub(super) length: u64,
     pub(super) record: Span,
     pub(super) manifest: Span,
@@ -59,9 +59,9 @@ pub(super) struct Place {
     pub(super) sha256: [u8; 32],
 }
 
-impl Place {
+impl SealPlace {
     /// The fields in 128 bytes of a file.
-    pub(super) fn read(part: Part<'_>, offset: u64) -> Result<Place, Flaw> {
+    pub(super) fn read(part: Part<'_>, offset: u64) -> Result<SealPlace, Flaw> {
         let bytes = part.read(offset, LENGTH)?;
         let mut words = bytes[32..80]
             .chunks_exact(8)
@@ -73,7 +73,7 @@ impl Place {
         let base_length = next();
         let mut sha256 = [0; 32];
         sha256.copy_from_slice(&bytes[80..112]);
-        Ok(Place { length, record, manifest, base_length, sha256 })
+        Ok(SealPlace { length, record, manifest, base_length, sha256 })
     }
 
     /// Whether the program is not sealed.
@@ -115,13 +115,13 @@ const CHUNK: u64 = 1 << 20;
 
 /// The headers in the parts of a program that are mapped. A program that compares the magic bytes may hold them a second
 /// time, in front of anything: a header ends with zeroes.
-pub(super) fn find(elf: &Elf, part: Part<'_>) -> Result<Vec<(u64, Place)>, Flaw> {
+pub(super) fn find(elf: &Elf, part: Part<'_>) -> Result<Vec<(u64, SealPlace)>, Flaw> {
     let mut found = Vec::new();
     for offset in find_magic(elf, part)? {
         if part.length() - offset >= LENGTH
             && part.read(offset + HASH.end, LENGTH - HASH.end)?.iter().all(|byte| *byte == 0)
         {
-            found.push((offset, Place::read(part, offset)?));
+            found.push((offset, SealPlace::read(part, offset)?));
         }
     }
     Ok(found)
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn fields_are_read_as_they_were_written() {
-        let place = Place {
+        let place = SealPlace {
             length: 1,
             record: Span { offset: 2, length: 3 },
             manifest: Span { offset: u64::MAX, length: 5 },
@@ -174,8 +174,8 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&place.bytes(), 10).unwrap();
         assert_eq!(place.bytes().len(), 128);
-        assert_eq!(Place::read(Part::new(&file, 0, 138), 10).unwrap(), place);
-        assert!(Place::read(Part::new(&file, 0, 137), 10).is_err());
+        assert_eq!(SealPlace::read(Part::new(&file, 0, 138), 10).unwrap(), place);
+        assert!(SealPlace::read(Part::new(&file, 0, 137), 10).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 
 use super::digest;
 use super::kind;
-use super::manifest::Entry;
+use super::manifest::ManifestEntry;
 use super::open::Sealed;
 use crate::member::Kind;
 
@@ -95,7 +95,7 @@ impl Sealed {
     }
 
     fn write_libraries(&self, text: &mut String) -> fmt::Result {
-        let is_library = |member: &&Entry| member.kind == Kind::Library;
+        let is_library = |member: &&ManifestEntry| member.kind == Kind::Library;
         writeln!(text, "\n{:>10}  library", "MB")?;
         for library in self.manifest.members.iter().filter(is_library) {
             let (size, path) = (Megabytes(library.length).to_string(), Plain(&library.path));

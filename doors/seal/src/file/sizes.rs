@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::description::Distribution;
-use super::manifest::Entry;
+use super::manifest::ManifestEntry;
 use super::open::Sealed;
 use crate::member::Kind;
 
@@ -35,7 +35,7 @@ impl Sealed {
 }
 
 /// The folder of packages, if a member is the list of a distribution's files.
-fn site_of<'m>(member: &'m Entry, distribution: &Distribution) -> Option<&'m str> {
+fn site_of<'m>(member: &'m ManifestEntry, distribution: &Distribution) -> Option<&'m str> {
     if member.kind != Kind::Data {
         return None;
     }
@@ -87,8 +87,9 @@ mod tests {
     fn a_package_has_the_bytes_of_its_listed_files() {
         let directory = tempfile::tempdir().unwrap();
         let sealed = Sealed::open(&trial::sealed(directory.path())).unwrap();
-        let belongs =
-            |member: &&Entry| member.path.contains("numpy") || member.path == "lib/libtrial.so";
+        let belongs = |member: &&ManifestEntry| {
+            member.path.contains("numpy") || member.path == "lib/libtrial.so"
+        };
         let expected =
             sealed.manifest.members.iter().filter(belongs).map(|member| member.length).sum();
         // The other one has no list.

@@ -18,7 +18,7 @@ use super::base::{Base, flaw};
 use super::elf::{Flaw, Part, entries};
 use super::error::Error;
 use super::functions::{Functions, names_of};
-use super::manifest::Entry;
+use super::manifest::ManifestEntry;
 use super::output::Output;
 use super::sections::{Sections, strings};
 use super::strings::Strings;
@@ -34,7 +34,7 @@ const FAR: u64 = 1 << 60;
 pub(super) fn write(
     output: &Output,
     base: &Base,
-    members: &[Entry],
+    members: &[ManifestEntry],
     sections: &mut Sections,
     offset: u64,
 ) -> Result<u64, Error> {
@@ -114,7 +114,7 @@ fn section() -> SectionHeader {
 /// Adds the functions of a library.
 fn add(
     output: &Output,
-    library: &Entry,
+    library: &ManifestEntry,
     section: u16,
     names: &mut Strings<'_>,
     symbols: &mut Vec<Sym>,

@@ -5,7 +5,7 @@ use goblin::elf64::section_header::{SHT_NOTE, SectionHeader};
 use super::base::{Base, flaw};
 use super::build_id;
 use super::error::Error;
-use super::manifest::Entry;
+use super::manifest::ManifestEntry;
 use super::output::Output;
 use super::sections::Sections;
 use super::symbols;
@@ -14,7 +14,7 @@ use super::symbols;
 pub(super) fn write(
     output: &Output,
     base: &Base,
-    members: &[Entry],
+    members: &[ManifestEntry],
     build_id: &[u8],
     with_symbols: bool,
     offset: u64,
@@ -64,7 +64,7 @@ mod tests {
         let app = trial::sealed_from(directory, &base, symbols);
         let bytes = fs::read(&app).unwrap();
         let own = build_id::find(&Base::open(&base).unwrap());
-        // The sealed file is no base any more, unless it seems empty.
+        // A sealed file is refused as a base, unless its place seems empty.
         let place = Base::open(&base).unwrap().place as usize;
         let mut unsealed = bytes.clone();
         unsealed[place + 32..place + 128].fill(0);

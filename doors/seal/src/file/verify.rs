@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::digest;
 use super::error::Error;
 use super::kind;
-use super::manifest::Entry;
+use super::manifest::ManifestEntry;
 use super::open::Sealed;
 use super::place::HASH;
 
@@ -25,7 +25,7 @@ impl Sealed {
     }
 
     /// Whether a member has the bytes that were sealed.
-    pub(super) fn is_whole(&self, member: &Entry) -> io::Result<bool> {
+    pub(super) fn is_whole(&self, member: &ManifestEntry) -> io::Result<bool> {
         let range = member.offset..member.offset + member.length;
         Ok(self.hash(range, 0..0)? == member.sha256)
     }

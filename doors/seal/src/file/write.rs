@@ -16,7 +16,7 @@ use super::layout::ALIGNMENT;
 use super::manifest::{self, Manifest};
 use super::members::{self, Placed};
 use super::output::Output;
-use super::place::{HASH, Place, Span};
+use super::place::{HASH, SealPlace, Span};
 use super::tail;
 
 /// Writes an executable with its members to `output`, which appears when it is whole. The same inputs make the same bytes.
@@ -57,7 +57,7 @@ pub(crate) fn write(
 
     let length = tail::write(&output, &base, &manifest.members, &build_id, symbols, behind)?;
     let mut place =
-        Place { length, record, manifest: span, base_length: base.length, sha256: [0; 32] };
+        SealPlace { length, record, manifest: span, base_length: base.length, sha256: [0; 32] };
     output.write(&place.bytes(), base.place)?;
     let hash_at = base.place + HASH.start..base.place + HASH.end;
     manifest.base.sealed_sha256 = digest::hex(&output.sha256(0..base.length, hash_at.clone())?);

@@ -1,7 +1,7 @@
 //! A sealed application's command.
 
-use super::{Application, Entry, MARK};
 use crate::command_line::CommandLine;
+use crate::sealed::{Application, EntryPoint, MARK};
 use crate::{Error, Result, entry};
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -20,8 +20,8 @@ impl Application {
     pub fn run(&self, program: &OsStr, arguments: Vec<OsString>) -> Result<Option<i32>> {
         let as_python = self.is_called_as_python(&arguments);
         self.set_variables()?;
-        let runs_python = as_python || *self.entry() == Entry::Python;
-        if !runs_python && *self.entry() == Entry::Serve {
+        let runs_python = as_python || *self.entry() == EntryPoint::Python;
+        if !runs_python && *self.entry() == EntryPoint::Serve {
             return Ok(None);
         }
         if runs_python {
