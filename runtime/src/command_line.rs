@@ -58,7 +58,7 @@ impl CommandLine {
         })
     }
 
-    /// The command that runs the [entry](sealed::Entry) of the application that this program was sealed as, with these
+    /// The command that runs the [entry](sealed::EntryPoint) of the application that this program was sealed as, with these
     /// arguments in `sys.argv` behind the program's name.
     ///
     /// # Errors

@@ -42,6 +42,6 @@ unsafe extern "C-unwind" {
 
 /// Functions for paths and directories, which open none or are asked after that.
 pub(crate) use libc::{
-    access, closedir, dirfd, faccessat, fdopen, fstatat, malloc, opendir, readdir, readlink,
-    readlinkat, realpath, rewinddir, seekdir, statx, telldir,
+    access, closedir, dirfd, faccessat, fdopen, fstatat, major, malloc, minor, opendir, readdir,
+    readlink, readlinkat, realpath, rewinddir, seekdir, statx, telldir,
 };

@@ -267,7 +267,7 @@ pub fn examine(path: &Path) -> Candidate {
 
 /// The Python to use: the named one, or the best that [`discover`] finds.
 ///
-/// A [sealed](crate::sealed) program that names none uses the Python that it carries.
+/// A [sealed] program that names none uses the Python that it carries.
 ///
 /// A name is a path, as for [`examine`]; else a version, such as `3.12` or `3.12.4`, for the best Python of
 /// that version, `python3.12` on PATH before others; or the name of an executable on PATH.
