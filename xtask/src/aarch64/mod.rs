@@ -4,13 +4,28 @@
 //! |---|---|
 //! | `system` | a Debian with a cross compiler, the emulator, and CPython and numpy for AArch64 |
 //! | `untried` | the tests that the emulator cannot run, with reasons |
+//! | `fetched` | packages that parts fetch into it |
+//! | `differential` | every relocated word of ten wheels, beside glibc's loader |
 //! | `copies` | numpy in three copies beside plain python |
+//! | `exceptions` | pandas and exceptions of C++ likewise |
+//! | `torch` | a model of torchvision's likewise |
+//! | `suites` | tests of others in copy 2 of 3 beside plain python |
+//! | `cpython`, `numpy` | the suites |
+//! | `crashes` | crashes that are contained |
 //!
 //! The emulator runs one program for another machine, and passes its requests on to this machine's kernel. So the order of memory
 //! accesses is this machine's, and a page has its size. A machine of its own shows what is left.
 
 mod copies;
+mod cpython;
+mod crashes;
+mod differential;
+mod exceptions;
+mod fetched;
+mod numpy;
+mod suites;
 mod system;
+mod torch;
 mod untried;
 
 use std::fs;
@@ -66,7 +81,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     step("build", &|| build(&system));
     step("loader", &|| loader(&system));
     step("linker", &|| linker(&system));
+    step("differential", &|| differential::run(&system));
     step("copies", &|| copies::run(&system));
+    step("exceptions", &|| exceptions::run(&system));
+    step("torch", &|| torch::run(&system));
+    step("cpython", &|| cpython::run(&system));
+    step("numpy", &|| numpy::run(&system));
+    step("crashes", &|| crashes::run(&system));
     ensure!(count > 0, "no step has such a name");
     ensure!(steps.summary(), "the port to AArch64 fails");
     Ok(())
