@@ -52,15 +52,17 @@ const COPIES: usize = 3;
 
 pub(super) fn run(system: &System) -> Result<Outcome> {
     let site = fetched::packages(system, "site", &WHEELS)?;
-    beside_plain(system, "copies.py", PROGRAM, &site)
+    beside_plain(system, "copies.py", PROGRAM, &site, "")
 }
 
-/// A program that prints one line, `computed` and the bits of what it computes: in plain python, and in three copies at once.
+/// A program that prints one line, `computed` and the bits of what it computes: in plain python, and in three copies at once,
+/// whose line has a begin.
 pub(super) fn beside_plain(
     system: &System,
     name: &str,
     program: &str,
     site: &str,
+    begin: &str,
 ) -> Result<Outcome> {
     let program = system.write(name, program)?;
     let python = format!("/usr/bin/python3.{MINOR}");
@@ -68,7 +70,7 @@ pub(super) fn beside_plain(
     ensure!(plain.starts_with("computed ") && plain.lines().count() == 1, "plain python: {plain}");
     print!("{plain}");
     let copies = system.output(&format!(
-        "PYTHONPATH={site} /target/{TARGET}/debug/hydrozoa python --python {python} --copies {COPIES} --in all {program}"
+        "{begin}PYTHONPATH={site} /target/{TARGET}/debug/hydrozoa python --python {python} --copies {COPIES} --in all {program}"
     ))?;
     print!("{copies}");
     ensure!(copies == plain.repeat(COPIES), "{COPIES} copies compute other bits than plain python");

@@ -47,5 +47,5 @@ print('computed', pandas.__version__, contourpy.__version__, digest.hexdigest(),
 
 pub(super) fn run(system: &System) -> Result<Outcome> {
     let site = fetched::packages(system, "pandas", &WHEELS)?;
-    copies::beside_plain(system, "exceptions.py", PROGRAM, &site)
+    copies::beside_plain(system, "exceptions.py", PROGRAM, &site, "")
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `system` | a Debian with a cross compiler, the emulator, and CPython and numpy for AArch64 |
 //! | `untried` | the tests that the emulator cannot run, with reasons |
+//! | `hidden` | the emulator's own thread, hidden from programs |
 //! | `fetched` | packages that parts fetch into it |
 //! | `differential` | every relocated word of ten wheels, beside glibc's loader |
 //! | `copies` | numpy in three copies beside plain python |
@@ -22,6 +23,7 @@ mod crashes;
 mod differential;
 mod exceptions;
 mod fetched;
+mod hidden;
 mod numpy;
 mod suites;
 mod system;

@@ -11,13 +11,14 @@ use super::system::System;
 use crate::steps::Outcome;
 
 /// numpy, and what its tests import.
-const WHEELS: [&str; 7] = [
+const WHEELS: [&str; 8] = [
     "numpy==2.3.5",
     "pytest==9.0.2",
     "hypothesis==6.150.2",
     "iniconfig==2.3.0",
     "packaging==25.0",
     "pluggy==1.6.0",
+    "pygments==2.19.2",
     "sortedcontainers==2.4.0",
 ];
 

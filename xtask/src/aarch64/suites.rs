@@ -141,7 +141,7 @@ impl Suite<'_> {
             ensure!(
                 ended.cut_off.insert(running),
                 "{} ends outside of its tests",
-                folder.display()
+                folder.join("log").display()
             );
         }
         Ok(ended)

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::system::System;
-use super::{copies, fetched};
+use super::{copies, fetched, hidden};
 use crate::steps::Outcome;
 
 /// The newest torch whose wheel for this machine is one for processors alone, with what it needs.
@@ -23,7 +23,7 @@ const WHEELS: [&str; 13] = [
     "typing-extensions==4.15.0",
 ];
 
-/// Copies of libgomp are as many as interpreters, so each computes by one thread.
+/// Its library `libc10.so` has initialised data of threads. Copies of libgomp are as many as interpreters, so each computes by one thread.
 const PROGRAM: &str = "
 import hashlib, sys
 import torch, torchvision
@@ -50,5 +50,5 @@ print('computed', torch.__version__, torchvision.__version__, digest.hexdigest()
 
 pub(super) fn run(system: &System) -> Result<Outcome> {
     let site = fetched::packages(system, "torch", &WHEELS)?;
-    copies::beside_plain(system, "mobilenet.py", PROGRAM, &site)
+    copies::beside_plain(system, "mobilenet.py", PROGRAM, &site, &hidden::line(system)?)
 }
