@@ -7,6 +7,16 @@ use anyhow::Result;
 
 use super::system::System;
 
+/// Cases of the linker that have such data.
+pub(super) const CASES: [&str; 6] = [
+    "close_program_tls_static",
+    "tls_initial_exec_aligned",
+    "tls_initial_exec_existing_thread",
+    "tls_initial_exec_other",
+    "tls_initial_exec_threads",
+    "tls_initial_exec_value",
+];
+
 /// Compiles what hides it, and returns the begin of a line in which programs do not see it.
 pub(super) fn line(system: &System) -> Result<String> {
     let source = system.write("hidden.c", include_str!("hidden.c"))?;
