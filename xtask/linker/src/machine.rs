@@ -1,4 +1,4 @@
-//! Relocation types of this machine, by what they write, and the call of a TLS descriptor.
+//! Relocation types of this machine by the words that they write, and the call of a TLS descriptor.
 
 use goblin::elf::{header, reloc};
 
@@ -8,7 +8,7 @@ pub(crate) const MACHINE: u16 = header::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
 pub(crate) const MACHINE: u16 = header::EM_AARCH64;
 
-/// What a relocation writes.
+/// The kinds of words that relocations write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nothing.
