@@ -13,6 +13,7 @@
 //! | `suites` | tests of others in copy 2 of 3 beside plain python |
 //! | `cpython`, `numpy` | the suites |
 //! | `crashes` | crashes that are contained |
+//! | `release` | the files of `cargo xtask dist --machine aarch64` |
 //!
 //! The emulator runs one program for another machine, and passes its requests on to this machine's kernel. So the order of memory
 //! accesses is this machine's, and a page has its size. A machine of its own shows what is left.
@@ -25,6 +26,7 @@ mod exceptions;
 mod fetched;
 mod hidden;
 mod numpy;
+pub mod release;
 mod suites;
 mod system;
 mod torch;
@@ -90,6 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     step("cpython", &|| cpython::run(&system));
     step("numpy", &|| numpy::run(&system));
     step("crashes", &|| crashes::run(&system));
+    step("release", &|| release::run(&system));
     ensure!(count > 0, "no step has such a name");
     ensure!(steps.summary(), "the port to AArch64 fails");
     Ok(())
