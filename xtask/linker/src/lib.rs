@@ -3,6 +3,7 @@
 pub mod cases;
 mod differential;
 mod glibc;
+mod machine;
 mod object;
 pub mod random;
 mod shim;

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use goblin::elf::Elf;
 use goblin::elf::dynamic::{
     DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_INIT, DT_INIT_ARRAY, DT_INIT_ARRAYSZ,
 };
 use goblin::elf::sym::{STB_GNU_UNIQUE, STB_WEAK};
-use goblin::elf::{Elf, reloc};
+
+use super::machine::{Kind, MACHINE, RELATIVE};
 
 /// One place that a relocation writes to.
 #[derive(Clone, Debug)]
@@ -16,11 +18,11 @@ pub(super) struct Relocated {
     /// Address in the file.
     pub offset: u64,
     /// Relocation type; RELATIVE for DT_RELR.
-    pub kind: u32,
+    pub number: u32,
+    /// The kind of that type.
+    pub kind: Kind,
     /// The number that is added to the symbol's value.
     pub addend: i64,
-    /// Bytes written: 4 or 8.
-    pub size: usize,
     /// The symbol's name; empty without one.
     pub symbol: String,
     /// Whether the object itself defines the symbol as weak or unique.
@@ -32,10 +34,7 @@ pub(super) struct Relocated {
 /// Whether the file is a shared object for this machine with a dynamic section.
 pub(super) fn is_loadable(bytes: &[u8]) -> bool {
     Elf::parse(bytes).is_ok_and(|elf| {
-        elf.is_lib
-            && elf.is_64
-            && elf.header.e_machine == goblin::elf::header::EM_X86_64
-            && elf.dynamic.is_some()
+        elf.is_lib && elf.is_64 && elf.header.e_machine == MACHINE && elf.dynamic.is_some()
     })
 }
 
@@ -44,7 +43,8 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Relocated>> {
     let elf = Elf::parse(bytes).context("goblin cannot parse it")?;
     let mut places = Vec::new();
     for rela in elf.dynrelas.iter().chain(elf.pltrelocs.iter()) {
-        if rela.r_type == reloc::R_X86_64_NONE {
+        let kind = Kind::of(rela.r_type);
+        if kind == Kind::Nothing {
             continue;
         }
         let symbol = elf.dynsyms.get(rela.r_sym).filter(|_| rela.r_sym != 0);
@@ -52,16 +52,12 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Relocated>> {
             .as_ref()
             .and_then(|symbol| elf.dynstrtab.get_at(symbol.st_name))
             .unwrap_or_default();
-        let size = match rela.r_type {
-            reloc::R_X86_64_32 | reloc::R_X86_64_PC32 | reloc::R_X86_64_SIZE32 => 4,
-            _ => 8,
-        };
         let binding = symbol.filter(|symbol| symbol.st_shndx != 0).map(|symbol| symbol.st_bind());
         places.push(Relocated {
             offset: rela.r_offset,
-            kind: rela.r_type,
+            number: rela.r_type,
+            kind,
             addend: rela.r_addend.unwrap_or(0),
-            size,
             symbol: name.to_owned(),
             vague: matches!(binding, Some(STB_WEAK | STB_GNU_UNIQUE)),
             unique: binding == Some(STB_GNU_UNIQUE),
@@ -69,9 +65,9 @@ pub(super) fn places(bytes: &[u8]) -> anyhow::Result<Vec<Relocated>> {
     }
     places.extend(packed_relative(&elf, bytes)?.into_iter().map(|offset| Relocated {
         offset,
-        kind: reloc::R_X86_64_RELATIVE,
+        number: RELATIVE,
+        kind: Kind::Own,
         addend: 0,
-        size: 8,
         symbol: String::new(),
         vague: false,
         unique: false,

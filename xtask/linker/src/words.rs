@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use goblin::elf::reloc;
 use hydrozoa_loader::{Domain, Loader, OpenFlags, testing};
 
 use super::glibc;
+use super::machine::{self, Kind};
 use super::object::{self, Relocated};
 
 /// Options of the worker.
@@ -67,6 +67,8 @@ struct Owner {
     tls_offset: u64,
     /// The calling thread's block, as an offset from the thread pointer.
     tls_block: Option<u64>,
+    /// The address of the calling thread's block.
+    block: Option<usize>,
 }
 
 /// Writes one line for each place: `index owner offset`. The owner is `-` for a value in no object and [`INTERPOSED`]
@@ -94,8 +96,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let at = bias.wrapping_add(place.offset as usize);
         // SAFETY: the loader accepted the relocation, so its place is mapped memory of the object.
         let (word, after) = unsafe {
-            match place.size {
-                4 => (u64::from(std::ptr::read_unaligned(at as *const u32)), 0),
+            match place.kind {
+                Kind::Half => (u64::from(std::ptr::read_unaligned(at as *const u32)), 0),
                 _ => (
                     std::ptr::read_unaligned(at as *const u64),
                     std::ptr::read_unaligned((at + 8) as *const u64),
@@ -109,7 +111,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Some(owner) if place.unique && owner.has_unique(&place.symbol, offset) => UNIQUE,
             _ => "",
         };
-        if lazily && place.kind == reloc::R_X86_64_JUMP_SLOT {
+        if lazily && place.kind == Kind::Function {
             writeln!(output, "{index} {LATE}")?;
         } else if arguments.by == By::Glibc && program.contains(owner) {
             writeln!(output, "{index} {PROGRAM}{what}{owner} {offset:x}")?;
@@ -162,7 +164,7 @@ fn meaning<'a>(
             .map_or(0, |_| unsafe { __tls_get_addr(index.as_ptr()) as usize })
     };
     match place.kind {
-        reloc::R_X86_64_DTPMOD64 => {
+        Kind::Module => {
             let owner = module(word, after);
             let offset = match owner {
                 // The offset word of a reference to the object's own data has no relocation.
@@ -172,14 +174,14 @@ fn meaning<'a>(
             };
             Meaning { what: "tls:", owner, offset, target: variable(owner, [word, after]) }
         }
-        reloc::R_X86_64_DTPOFF64 => {
+        Kind::Offset => {
             // SAFETY: the module word stands before the offset word (psABI, `tls_index`).
             let before = unsafe { std::ptr::read_unaligned((at - 8) as *const u64) };
             let owner = module(before, word);
             let offset = word.wrapping_sub(owner.map_or(0, |owner| owner.tls_offset));
             Meaning { what: "tls-offset:", owner, offset, target: variable(owner, [before, word]) }
         }
-        reloc::R_X86_64_TPOFF64 => {
+        Kind::ThreadPointer => {
             let owner = owners
                 .iter()
                 .filter_map(|owner| Some((owner, owner.tls_block?)))
@@ -193,11 +195,24 @@ fn meaning<'a>(
                 target: testing::thread_pointer().wrapping_add(word as usize),
             }
         }
+        Kind::Descriptor => {
+            // SAFETY: the loader has written the descriptor, and the object stays loaded.
+            let offset = unsafe { machine::described(at) };
+            let target = testing::thread_pointer().wrapping_add(offset);
+            // The block that begins last before the variable. An undefined weak variable is in none.
+            let blocks = owners.iter().filter_map(|owner| Some((owner, owner.block?)));
+            let found =
+                blocks.filter(|(_, block)| *block <= target).max_by_key(|(_, block)| *block);
+            let offset = found.map_or(target, |(_, block)| target - block) as u64;
+            Meaning { what: "described:", owner: found.map(|(owner, _)| owner), offset, target }
+        }
         _ => {
             let owner =
                 owners.iter().find(|owner| (owner.start..owner.end).contains(&(word as usize)));
-            let bias = owner.map_or(0, |owner| owner.bias as u64);
-            let addend = if place.kind == reloc::R_X86_64_64 { place.addend as usize } else { 0 };
+            // An emulator's vDSO has the addresses where it lies, and so the bias 0.
+            let origin = |owner: &Owner| if owner.bias == 0 { owner.start } else { owner.bias };
+            let bias = owner.map_or(0, |owner| origin(owner) as u64);
+            let addend = if place.kind == Kind::Sum { place.addend as usize } else { 0 };
             let target = (word as usize).wrapping_sub(addend);
             Meaning { what: "", owner, offset: word.wrapping_sub(bias), target }
         }
@@ -222,8 +237,6 @@ impl Owner {
         }
     }
 }
-
-const PAGE: usize = 4096;
 
 /// An object's name in the written lines.
 pub(super) fn base_name(path: &Path) -> String {
@@ -268,6 +281,7 @@ fn load_by_hydrozoa(python: &Path, object: &Path) -> anyhow::Result<Loaded> {
                 tls_module,
                 tls_offset: tls_offset.unwrap_or(0),
                 tls_block: member.tls_block,
+                block: member.block,
             }
         })
         .collect();
@@ -326,12 +340,14 @@ fn system_owners() -> Vec<Owner> {
             return 0;
         };
         let bias = info.dlpi_addr as usize;
+        // SAFETY: asks for a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         // Calls glibc's own function: dlpi_tls_data is null before the thread's first access.
         let block = (info.dlpi_tls_modid != 0).then(|| {
             let index = [info.dlpi_tls_modid as u64, 0];
             // SAFETY: the module id is that of a loaded object.
             let address = unsafe { __tls_get_addr(index.as_ptr()) };
-            (address as usize).wrapping_sub(testing::thread_pointer()) as u64
+            address as usize
         });
         list.push(Owner {
             name: base_name(&name),
@@ -340,11 +356,12 @@ fn system_owners() -> Vec<Owner> {
             path,
             start: bias + start as usize,
             // Whole pages, as for our objects: an address directly behind the last byte (`_end`) belongs to the object.
-            end: (bias + end as usize).next_multiple_of(PAGE),
+            end: (bias + end as usize).next_multiple_of(page),
             bias,
             tls_module: (info.dlpi_tls_modid != 0).then_some(info.dlpi_tls_modid as u64),
             tls_offset: 0,
-            tls_block: block,
+            tls_block: block.map(|address| address.wrapping_sub(testing::thread_pointer()) as u64),
+            block,
         });
         0
     }

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::TARGET;
-use super::system::{MINOR, SITE, System};
+use super::system::{MINOR, System};
+use super::{TARGET, fetched};
 use crate::steps::{Count, Outcome};
 
 /// Prints one line: the bits of what it computes, on threads too.
@@ -45,16 +45,32 @@ digest.update(str(sqlite3.connect(':memory:').execute('select 6 * 7').fetchall()
 print('computed', sys.version_info[:2], numpy.__version__, digest.hexdigest(), flush=True)
 ";
 
+/// Packages of PyPI that it imports.
+pub(super) const WHEELS: [&str; 1] = ["numpy==2.3.5"];
+
 const COPIES: usize = 3;
 
 pub(super) fn run(system: &System) -> Result<Outcome> {
-    let program = system.write("copies.py", PROGRAM)?;
+    let site = fetched::packages(system, "site", &WHEELS)?;
+    beside_plain(system, "copies.py", PROGRAM, &site, "")
+}
+
+/// A program that prints one line, `computed` and the bits of what it computes: in plain python, and in three copies at once,
+/// whose line has a begin.
+pub(super) fn beside_plain(
+    system: &System,
+    name: &str,
+    program: &str,
+    site: &str,
+    begin: &str,
+) -> Result<Outcome> {
+    let program = system.write(name, program)?;
     let python = format!("/usr/bin/python3.{MINOR}");
-    let plain = system.output(&format!("PYTHONPATH={SITE} {python} {program}"))?;
+    let plain = system.output(&format!("PYTHONPATH={site} {python} {program}"))?;
     ensure!(plain.starts_with("computed ") && plain.lines().count() == 1, "plain python: {plain}");
     print!("{plain}");
     let copies = system.output(&format!(
-        "PYTHONPATH={SITE} /target/{TARGET}/debug/hydrozoa python --python {python} --copies {COPIES} --in all {program}"
+        "{begin}PYTHONPATH={site} /target/{TARGET}/debug/hydrozoa python --python {python} --copies {COPIES} --in all {program}"
     ))?;
     print!("{copies}");
     ensure!(copies == plain.repeat(COPIES), "{COPIES} copies compute other bits than plain python");

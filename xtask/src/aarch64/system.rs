@@ -10,7 +10,7 @@ use crate::cache::{self, CacheFolder};
 use crate::debian::{self, Root};
 use crate::steps::Outcome;
 use crate::tools::succeeds;
-use crate::{libtest, python, workspace};
+use crate::{libtest, workspace};
 
 const RELEASE: &str = "sid";
 
@@ -23,12 +23,6 @@ const PROGRAM: &str = "python3.14-minimal:arm64";
 
 /// The minor version of that CPython.
 pub(super) const MINOR: u8 = 14;
-
-/// Packages of PyPI, for the copies.
-const WHEELS: [&str; 1] = ["numpy==2.3.5"];
-
-/// Where those are.
-pub(super) const SITE: &str = "/srv/site";
 
 /// ELF files of AArch64, in the form of binfmt_misc, and the emulator for them.
 const FORMAT: &str = concat!(
@@ -58,6 +52,11 @@ pub(super) struct System {
 impl System {
     /// Makes it unless an earlier run has, and fetches the crates.
     pub(super) fn prepare() -> Result<Self> {
+        Self::with(&[])
+    }
+
+    /// The same with further folders of this machine, and their places.
+    pub(super) fn with(further: &[(PathBuf, String)]) -> Result<Self> {
         let entry = CacheFolder::open("aarch64")?;
         entry.complete(fill)?;
         // With this machine's cargo, which knows how to reach the registry.
@@ -70,7 +69,7 @@ impl System {
             (target, "/target".to_owned()),
             (registry, format!("{}/.cargo/registry", debian::HOME)),
         ];
-        let mounted = mounted.into();
+        let mounted = mounted.into_iter().chain(further.iter().cloned()).collect();
         let root = Root::new(entry.folder().to_owned(), mounted).emulating(FORMAT);
         root.connect()?;
         Ok(Self { root, _entry: entry })
@@ -85,13 +84,13 @@ impl System {
     /// The same for a line that runs tests of cargo's, which are counted.
     pub(super) fn counted(&self, line: &str) -> Result<Outcome> {
         println!("$ {line}");
-        libtest::counted(&mut self.root.command(PATH, &whole(line)))
+        libtest::counted(&mut self.command(line))
     }
 
     /// Runs a line and returns its output.
     pub(super) fn output(&self, line: &str) -> Result<String> {
         println!("$ {line}");
-        let output = self.root.command(PATH, &whole(line)).output().context("starting unshare")?;
+        let output = self.command(line).output().context("starting unshare")?;
         anyhow::ensure!(
             output.status.success(),
             "{line} ended with {}:\n{}",
@@ -101,10 +100,27 @@ impl System {
         Ok(String::from_utf8(output.stdout)?)
     }
 
+    /// Runs a line with this machine's programs.
+    pub(super) fn own(&self, line: &str) -> Result<()> {
+        println!("$ {line}");
+        self.root.run(HOST_PATH, line).with_context(|| line.to_owned())
+    }
+
+    /// A command that runs a line.
+    pub(super) fn command(&self, line: &str) -> Command {
+        self.root.command(PATH, &whole(line))
+    }
+
+    /// A path of the system as this machine has it.
+    pub(super) fn inside(&self, path: &str) -> PathBuf {
+        self.root.inside(path)
+    }
+
     /// Writes a file into the folder of the programs that steps run.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<String> {
-        let inside = format!("/srv/{name}");
+        let inside = format!("/srv/programs/{name}");
         let path = self.root.inside(&inside);
+        fs::create_dir_all(self.root.inside("/srv/programs")).context("making a folder")?;
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
         Ok(inside)
     }
@@ -158,18 +174,5 @@ fn fill(folder: &Path) -> Result<()> {
             format!("{line} fails; {} says why", root.inside("/srv/making.log").display())
         })?;
     }
-    wheels(&root.inside(SITE))
-}
-
-/// Unpacks wheels for the other machine. No code of theirs runs for that.
-fn wheels(site: &Path) -> Result<()> {
-    let python = python::find(None)?;
-    let mut pip = Command::new(&python.executable);
-    pip.args(["-m", "pip", "install", "--quiet", "--only-binary=:all:", "--no-compile"]);
-    pip.arg(format!("--python-version=3.{MINOR}"));
-    for platform in ["manylinux_2_28_aarch64", "manylinux2014_aarch64"] {
-        pip.arg(format!("--platform={platform}"));
-    }
-    println!("fetching {}", WHEELS.join(" "));
-    succeeds(pip.arg("--target").arg(site).args(WHEELS))
+    Ok(())
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::VERSION;
-use super::build::{Built, TARGET};
+use super::build::Built;
+use super::{Machine, VERSION};
 use crate::tools::succeeds;
 use crate::wheel::LAUNCHER;
 use crate::{capi, triton, workspace};
@@ -17,17 +17,18 @@ const TEXTS: [&str; 5] =
     ["README.md", "CHANGELOG.md", "SECURITY.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// The name of the archive without its ending, and of the folder in it.
-pub fn name() -> String {
-    format!("hydrozoa-{VERSION}-{TARGET}")
+pub fn name(machine: Machine) -> String {
+    format!("hydrozoa-{VERSION}-{}", machine.target())
 }
 
 /// Makes the archive in a folder.
 pub fn make(built: &Built, out: &Path, since: u64) -> Result<()> {
     let folder = built.folder().join("archive");
+    let name = name(built.machine());
     if folder.exists() {
         fs::remove_dir_all(&folder).context("removing an earlier archive")?;
     }
-    let root = folder.join(name());
+    let root = folder.join(&name);
     fs::create_dir_all(root.join("bin"))?;
     fs::copy(built.command(), root.join("bin/hydrozoa")).context("copying the command")?;
     let launcher = root.join("bin").join(LAUNCHER);
@@ -41,7 +42,7 @@ pub fn make(built: &Built, out: &Path, since: u64) -> Result<()> {
         fs::copy(workspace::root().join(text), root.join(text))
             .with_context(|| format!("copying {text}"))?;
     }
-    let archive = out.join(name() + ".tar.gz");
+    let archive = out.join(format!("{name}.tar.gz"));
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
     tar.args([
@@ -49,5 +50,5 @@ pub fn make(built: &Built, out: &Path, since: u64) -> Result<()> {
         &format!("--mtime=@{since}"),
         "--use-compress-program=gzip -9n",
     ]);
-    succeeds(tar.arg("-C").arg(&folder).arg("-cf").arg(&archive).arg(name()))
+    succeeds(tar.arg("-C").arg(&folder).arg("-cf").arg(&archive).arg(&name))
 }

@@ -8,17 +8,23 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::VERSION;
-use super::build::TARGET;
+use super::{Machine, VERSION};
 use crate::workspace;
 
 /// The packages that users get.
 const TOPS: [&str; 3] = ["hydrozoa-cli", "hydrozoa-capi", "hydrozoa-triton"];
 
 /// Writes the bill.
-pub fn write(path: &Path) -> Result<()> {
+pub fn write(machine: Machine, path: &Path) -> Result<()> {
     let output = workspace::cargo()
-        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", TARGET])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--locked",
+            "--filter-platform",
+            &machine.target(),
+        ])
         .output()
         .context("starting cargo")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

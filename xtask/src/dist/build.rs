@@ -10,18 +10,19 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::Machine;
 use crate::cache::CacheFolder;
 use crate::tools::succeeds;
 use crate::triton::LIBRARY;
 use crate::venv::Venv;
 use crate::wheel::LAUNCHER;
-use crate::{python, workspace};
+use crate::{aarch64, python, tools, workspace};
 
 /// The tools that compile for an older glibc.
 const TOOLS: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1"];
 
-/// The machine.
-pub const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The compiled packages.
+const PACKAGES: [&str; 3] = ["hydrozoa-cli", "hydrozoa-capi", "hydrozoa-triton"];
 
 /// The newest version of a symbol of glibc.
 const GLIBC: (u32, u32) = (2, 28);
@@ -32,6 +33,7 @@ const PAYLOADS: usize = 6;
 /// The libraries and programs, without debug information.
 pub struct Built {
     folder: PathBuf,
+    machine: Machine,
 }
 
 impl Built {
@@ -40,19 +42,36 @@ impl Built {
     /// # Errors
     ///
     /// The tools cannot be installed, or cargo fails.
-    pub fn new(since: u64) -> Result<Self> {
-        let folder = workspace::target()?.join("dist");
+    pub fn new(machine: Machine, since: u64) -> Result<Self> {
         let entry = CacheFolder::open("dist-tools")?;
         let tools = Venv::open(&python::find(None)?, entry.folder(), true)?;
         if let Err(reason) = tools.install(&TOOLS)? {
             bail!("the tools that compile for an older glibc cannot be installed: {reason}");
         }
+        println!("compiling for glibc {}.{} (10 CPU minutes)", GLIBC.0, GLIBC.1);
+        let folder = match machine {
+            Machine::X86_64 => Self::here(tools.root(), since)?,
+            Machine::Aarch64 => {
+                let program = machine.binutils("strip");
+                tools::install(&[(&program, "binutils-aarch64-linux-gnu")])?;
+                let glibc = format!("{}.{}", GLIBC.0, GLIBC.1);
+                aarch64::release::compile(tools.root(), &PACKAGES, &glibc, since)?
+            }
+        };
+        let built = Self { folder, machine };
+        built.strip()?;
+        Ok(built)
+    }
+
+    /// Compiles by this machine's cargo, and returns the folder.
+    fn here(tools: &Path, since: u64) -> Result<PathBuf> {
+        let folder = workspace::target()?.join("dist");
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::iter::once(tools.root().join("bin")).chain(std::env::split_paths(&path));
-        let glibc = format!("{TARGET}.{}.{}", GLIBC.0, GLIBC.1);
+        let folders = std::iter::once(tools.join("bin")).chain(std::env::split_paths(&path));
+        let glibc = format!("{}.{}.{}", Machine::X86_64.target(), GLIBC.0, GLIBC.1);
         let mut cargo = workspace::cargo();
         cargo.args(["zigbuild", "--release", "--locked", "--target", &glibc]);
-        for package in ["hydrozoa-cli", "hydrozoa-capi", "hydrozoa-triton"] {
+        for package in PACKAGES {
             cargo.args(["--package", package]);
         }
         cargo.arg("--target-dir").arg(&folder);
@@ -60,11 +79,13 @@ impl Built {
         cargo.env("HYDROZOA_PAYLOAD_TARGET", folder.join("payload"));
         cargo.env("CARGO_INCREMENTAL", "0").env("SOURCE_DATE_EPOCH", since.to_string());
         cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped()?);
-        println!("compiling for glibc {}.{} (10 CPU minutes)", GLIBC.0, GLIBC.1);
         succeeds(&mut cargo)?;
-        let built = Self { folder };
-        built.strip()?;
-        Ok(built)
+        Ok(folder)
+    }
+
+    /// The machine that they are for.
+    pub fn machine(&self) -> Machine {
+        self.machine
     }
 
     /// The folder of everything that is made on the way.
@@ -74,7 +95,7 @@ impl Built {
 
     /// The folder of cargo's builds.
     fn compiled(&self) -> PathBuf {
-        self.folder.join(TARGET).join("release")
+        self.folder.join(self.machine.target()).join("release")
     }
 
     fn stripped(&self, name: &str) -> PathBuf {
@@ -106,7 +127,7 @@ impl Built {
         fs::create_dir_all(self.folder.join("stripped"))?;
         for name in ["hydrozoa", LAUNCHER, "libhydrozoa.so", "libhydrozoa.a", LIBRARY] {
             let (from, to) = (self.compiled().join(name), self.stripped(name));
-            let mut strip = Command::new("strip");
+            let mut strip = Command::new(self.machine.binutils("strip"));
             strip.args(["--strip-debug", "--enable-deterministic-archives", "-o"]);
             succeeds(strip.arg(&to).arg(&from))?;
         }
@@ -119,12 +140,18 @@ impl Built {
     ///
     /// The names of symbols that are too new.
     pub fn check_symbols(&self) -> Result<()> {
-        let pattern = self.folder.join("payload/*/release/examples/libpayload.so");
+        // cargo has a folder for each other machine.
+        let other = match self.machine {
+            Machine::X86_64 => String::new(),
+            Machine::Aarch64 => self.machine.target() + "/",
+        };
+        let pattern = self.folder.join(format!("payload/*/{other}release/examples/libpayload.so"));
         let payloads = glob::glob(&pattern.to_string_lossy())?.collect::<Result<Vec<_>, _>>()?;
         ensure!(payloads.len() == PAYLOADS, "{} payloads, not {PAYLOADS}", payloads.len());
         let programs = [self.command(), self.launcher(), self.library(), self.backend()];
         for file in payloads.into_iter().chain(programs) {
-            let output = Command::new("objdump").arg("-T").arg(&file).output();
+            let output =
+                Command::new(self.machine.binutils("objdump")).arg("-T").arg(&file).output();
             let output = output.context("starting objdump")?;
             ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let text = String::from_utf8(output.stdout)?;

@@ -2,6 +2,7 @@
 //!
 //! | file | is |
 //! |---|---|
+//! | `machine` | the machines that it is for |
 //! | `build` | the compiled libraries and programs, for glibc 2.28 and newer |
 //! | `archive` | the command, the libraries, the headers and the backend of Triton, in one archive |
 //! | `bill` | what is inside: a bill of materials (CycloneDX) |
@@ -10,6 +11,7 @@
 mod archive;
 mod bill;
 mod build;
+mod machine;
 mod trial;
 
 use std::fs;
@@ -19,6 +21,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use self::build::Built;
+pub use self::machine::Machine;
 use crate::steps::Count;
 use crate::{package, python, wheel, workspace};
 
@@ -28,8 +31,11 @@ pub struct Arguments {
     /// The folder that gets the files, and loses what it has; without it `dist` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// The machine that the files are for. Those for aarch64 are a wheel, an archive and a bill of materials, added to the files that are there
+    #[arg(long, value_enum, default_value = "x86_64")]
+    machine: Machine,
     /// Install the wheel and the archive in an empty Debian 11, 12, 13 and sid, and run the README's first examples there (as root)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "machine")]
     test: bool,
     /// Build nothing: test the files of an earlier run
     #[arg(long, requires = "test")]
@@ -49,10 +55,12 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub fn run(arguments: &Arguments) -> Result<()> {
     let out = match &arguments.out {
         Some(folder) => std::path::absolute(folder)?,
-        None => workspace::target()?.join("dist/files"),
+        None => folder()?,
     };
-    if !arguments.built {
-        make(&out)?;
+    match arguments.machine {
+        Machine::Aarch64 => return add(&out, Machine::Aarch64),
+        Machine::X86_64 if arguments.built => {}
+        Machine::X86_64 => make(&out)?,
     }
     if arguments.test {
         trial::run(&out, &trial::SYSTEMS)?;
@@ -62,39 +70,86 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Makes the files, and tries them where this user may: a step of the suite.
 pub fn checked() -> Result<Count> {
-    let out = workspace::target()?.join("dist/files");
+    let out = folder()?;
     make(&out)?;
     let systems = trial::where_possible(&out, &trial::SYSTEMS[..trial::OFTEN])?;
     Ok(Count { passed: 1 + systems, failed: 0 })
 }
 
-fn make(out: &Path) -> Result<()> {
+/// Where the files are by default.
+pub fn folder() -> Result<PathBuf> {
+    Ok(workspace::target()?.join("dist/files"))
+}
+
+/// The name of a machine's archive without its ending, and of the folder in it.
+pub fn archive_name(machine: Machine) -> String {
+    archive::name(machine)
+}
+
+/// A machine's wheel in a folder of files.
+pub fn wheel_of(files: &Path, machine: Machine) -> Result<PathBuf> {
+    wheel::only(files, machine.name())
+        .with_context(|| format!("`cargo xtask dist --machine {}` makes it", machine.name()))
+}
+
+/// The first program of a page in a language.
+pub fn sample(page: &str, language: &str) -> Result<String> {
+    let text = fs::read_to_string(workspace::root().join(page))?;
+    let (_, rest) = text
+        .split_once(&format!("```{language}\n"))
+        .with_context(|| format!("{page} has no program in {language}"))?;
+    Ok(rest.split("```").next().unwrap_or_default().to_owned())
+}
+
+/// Adds the files of another machine.
+fn add(out: &Path, machine: Machine) -> Result<()> {
     let since = epoch()?;
-    let built = Built::new(since)?;
-    built.check_symbols()?;
-    if out.exists() {
-        fs::remove_dir_all(out).with_context(|| format!("emptying {}", out.display()))?;
-    }
+    let built = Built::new(machine, since)?;
     fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    pack(&built, out, since)?;
+    bill::write(machine, &out.join(format!("hydrozoa-{VERSION}-{}.cdx.json", machine.name())))?;
+    sums(out)?;
+    list(out)
+}
+
+/// The wheel and the archive.
+fn pack(built: &Built, out: &Path, since: u64) -> Result<()> {
+    built.check_symbols()?;
     println!("the wheel");
     let files = wheel::Files {
         library: &built.library(),
         command: &built.command(),
         launcher: &built.launcher(),
     };
-    let wheel = wheel::pack(&python::find(None)?, &files, out, Some(since))?;
+    let release = wheel::Release { machine: built.machine(), since };
+    let wheel = wheel::pack(&python::find(None)?, &files, out, Some(release))?;
     let size = fs::metadata(&wheel)?.len();
     ensure!(size < MOST, "{} has {size} bytes, more than {MOST}", wheel.display());
     println!("the archive");
-    archive::make(&built, out, since)?;
+    archive::make(built, out, since)
+}
+
+fn make(out: &Path) -> Result<()> {
+    let since = epoch()?;
+    let built = Built::new(Machine::X86_64, since)?;
+    if out.exists() {
+        fs::remove_dir_all(out).with_context(|| format!("emptying {}", out.display()))?;
+    }
+    fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    pack(&built, out, since)?;
     println!("the crates");
     for archive in package::archives(&built.folder().join("crates"))? {
         let name = archive.file_name().context("an archive has a name")?;
         fs::copy(&archive, out.join(name)).context("copying a crate")?;
     }
-    bill::write(&out.join(format!("hydrozoa-{VERSION}.cdx.json")))?;
+    bill::write(Machine::X86_64, &out.join(format!("hydrozoa-{VERSION}.cdx.json")))?;
     fs::write(out.join(format!("hydrozoa-{VERSION}-changes.md")), changes()?)?;
     sums(out)?;
+    list(out)
+}
+
+/// Prints the files with their sizes.
+fn list(out: &Path) -> Result<()> {
     for entry in sorted(out)? {
         println!("{:>12} {}", fs::metadata(&entry)?.len(), entry.display());
     }
@@ -134,14 +189,17 @@ fn part(log: &str, version: &str) -> Option<String> {
     Some(format!("# Hydrozoa {VERSION}\n\n{}\n", body.trim()))
 }
 
-/// The digests of all files, as sha256sum(1) checks them.
+/// The file of the digests.
+const SUMS: &str = "SHA256SUMS";
+
+/// The digests of all other files, as sha256sum(1) checks them.
 fn sums(out: &Path) -> Result<()> {
     let names = sorted(out)?;
-    let names = names.iter().filter_map(|path| path.file_name());
+    let names = names.iter().filter_map(|path| path.file_name()).filter(|name| *name != SUMS);
     let output = Command::new("sha256sum").args(names).current_dir(out).output();
     let output = output.context("starting sha256sum")?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    fs::write(out.join("SHA256SUMS"), output.stdout).context("writing the digests")
+    fs::write(out.join(SUMS), output.stdout).context("writing the digests")
 }
 
 /// The files of a folder.

@@ -9,11 +9,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{archive, sorted};
+use super::{Machine, archive, sample, sorted, wheel_of};
 use crate::cache::{self, CacheFolder};
 use crate::debian::{self, Root};
 use crate::tools::succeeds;
-use crate::workspace;
 
 /// A Debian, and the Python there.
 pub(super) struct System {
@@ -189,10 +188,7 @@ impl Release<'_> {
 
     /// `pip install`, the README's program, and the command that the wheel has.
     fn wheel(&self, files: &Path) -> Result<()> {
-        let wheel = sorted(files)?
-            .into_iter()
-            .find(|path| path.extension().is_some_and(|kind| kind == "whl"));
-        let wheel = wheel.context("the release has no wheel")?;
+        let wheel = wheel_of(files, Machine::X86_64)?;
         let wheel = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.step(&format!("{} -m venv venv", self.python))?;
         self.step(&format!("venv/bin/pip install --quiet {FILES}/{wheel} {PACKAGES}"))?;
@@ -203,7 +199,7 @@ impl Release<'_> {
 
     /// The archive in `/usr/local`, a program of C, and a server.
     fn archive(&self) -> Result<()> {
-        let name = archive::name();
+        let name = archive::name(Machine::X86_64);
         self.step(&format!("tar -xzf {FILES}/{name}.tar.gz -C /usr/local --strip-components=1"))?;
         self.step("ldconfig")?;
         self.step("gcc first.c $(pkg-config --cflags --libs hydrozoa) -o first && test \"$(./first)\" = 1.414214")?;
@@ -275,15 +271,6 @@ fn archive_of(release: &str) -> Result<String> {
     // It knows none until it has fetched their lists.
     succeeds(Command::new("apt-get").args(["-qq", "update"]))?;
     known()?.with_context(|| format!("this machine's apt has no archive of Debian {release}"))
-}
-
-/// The first program of a page in a language.
-fn sample(page: &str, language: &str) -> Result<String> {
-    let text = fs::read_to_string(workspace::root().join(page))?;
-    let (_, rest) = text
-        .split_once(&format!("```{language}\n"))
-        .with_context(|| format!("{page} has no program in {language}"))?;
-    Ok(rest.split("```").next().unwrap_or_default().to_owned())
 }
 
 fn write(root: &Root, name: &str, text: &str) -> Result<()> {

@@ -126,14 +126,17 @@ fn command(
     let options = library.options.iter().filter(|option| !ours.contains(&option.as_str()));
     let include = headers.display().to_string();
     command.extend(options.map(|option| option.replace("{include}", &include)));
-    if cfg!(target_arch = "aarch64") && toolchain.compiler == "gcc" {
+    if toolchain.compiler == "gcc" {
         speak_here(&mut command);
     }
     Ok(command)
 }
 
-/// Says by gcc's options for AArch64 which code is for thread-local data. There descriptors are the default.
-fn speak_here(command: &mut Vec<String>) {
+/// Says by gcc's options for AArch64, where they differ, which code is for thread-local data. There descriptors are the default.
+pub(crate) fn speak_here(command: &mut Vec<String>) {
+    if cfg!(not(target_arch = "aarch64")) {
+        return;
+    }
     const DESCRIPTORS: &str = "-mtls-dialect=gnu2";
     match command.iter_mut().find(|option| *option == DESCRIPTORS) {
         Some(option) => *option = "-mtls-dialect=desc".into(),

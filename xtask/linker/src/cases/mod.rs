@@ -19,7 +19,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, bail, ensure};
 
 use build::Toolchain;
-pub(super) use build::is_installed;
+pub(super) use build::{is_installed, speak_here};
 use directives::Case;
 use xtask_support::steps::{self, Count};
 use xtask_support::{parallel, workspace};

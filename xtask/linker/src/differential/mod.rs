@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+use super::machine::MACHINE;
 use super::object::{self, Relocated};
 use super::words::{self, INTERPOSED, LATE, PROGRAM, UNIFIED, UNIQUE};
 use xtask_support::progress::Progress;
@@ -41,10 +42,6 @@ pub(super) fn run(
     python: Option<&Path>,
     page: Option<&Path>,
 ) -> anyhow::Result<()> {
-    ensure!(
-        cfg!(target_arch = "x86_64"),
-        "the comparison of words reads the relocation types of x86-64 alone"
-    );
     ensure!(
         !inputs.is_empty(),
         "name what to compare: cargo xtask linker --differential FILE|DIR|WHEEL…"
@@ -141,7 +138,7 @@ fn classify(outcome: &mut Outcome, object: &str, place: &Relocated, theirs: &str
         outcome.differences.push(format!(
             "{:#x} {} {}: glibc {theirs}, ours {ours}",
             place.offset,
-            goblin::elf::reloc::r_to_str(place.kind, goblin::elf::header::EM_X86_64),
+            goblin::elf::reloc::r_to_str(place.number, MACHINE),
             place.symbol
         ));
     }

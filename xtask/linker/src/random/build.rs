@@ -1,5 +1,6 @@
 //! Compiles and links the libraries of a program.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::model::*;
 use super::render;
-use crate::cases::is_installed;
+use crate::cases::{is_installed, speak_here};
 
 /// The version script of libraries with versions.
 const VERSIONS: &str = "V1 { };\nV2 { } V1;\n";
@@ -53,6 +54,8 @@ pub(super) fn build(program: &Program, folder: &Path, headers: &Path) -> Result<
         options.extend(library.link.options.iter().filter(|option| !option.starts_with("-Wl")));
         let (source, object) = (format!("{stem}.c"), format!("{stem}.o"));
         options.extend(["-o", &object, &source]);
+        let mut options = options.into_iter().map(str::to_owned).collect();
+        speak_here(&mut options);
         gcc(folder, &options)?;
     }
     // A library is linked against its needs. If a need is not built yet (a cycle), it is linked against a library of
@@ -116,7 +119,6 @@ fn link(program: &Program, library: &Library, output: &str, folder: &Path) -> Re
         }
         command.push("stub-absent.so".into());
     }
-    let command: Vec<&str> = command.iter().map(String::as_str).collect();
     gcc(folder, &command).map_err(|error| {
         let message = error.to_string();
         LinkerFailed { linker, output: output.to_owned(), message }.into()
@@ -134,7 +136,7 @@ pub(super) fn absent() -> impl Iterator<Item = &'static str> {
     LINKERS.into_iter().filter(|linker| !is_installed(linker))
 }
 
-fn gcc(folder: &Path, options: &[&str]) -> Result<()> {
+fn gcc<O: AsRef<OsStr>>(folder: &Path, options: &[O]) -> Result<()> {
     // mold 1.10 has been seen to spin for ever on an input that it links at once on a second try.
     let run = || {
         let mut command = Command::new("timeout");
@@ -145,6 +147,8 @@ fn gcc(folder: &Path, options: &[&str]) -> Result<()> {
         output = run()?;
     }
     if !output.status.success() {
+        let options: Vec<_> =
+            options.iter().map(|option| option.as_ref().to_string_lossy()).collect();
         bail!("gcc {}\n{}", options.join(" "), String::from_utf8_lossy(&output.stderr));
     }
     Ok(())
