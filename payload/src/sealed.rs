@@ -13,6 +13,11 @@ use pyo3_ffi::{
     _frozen, PyBUF_READ, PyConfig, PyImport_FrozenModules, PyMemoryView_FromMemory, PyPreConfig,
 };
 use std::ffi::{CString, c_char, c_int, c_long};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Python's own table of frozen modules.
+static OWN: AtomicPtr<_frozen> = AtomicPtr::new(ptr::null_mut());
 
 /// Adds the modules of the file to Python's table of frozen ones.
 ///
@@ -34,6 +39,7 @@ pub(crate) unsafe fn freeze(sealed: &Sealed) {
     // SAFETY: Python's own variable, which nobody reads before it is initialized. A table ends with an entry without a name.
     unsafe {
         let mut own = PyImport_FrozenModules;
+        OWN.store(own.cast_mut(), Ordering::Relaxed);
         while !own.is_null() && !(*own).name.is_null() {
             table.push(*own);
             own = own.add(1);
@@ -132,6 +138,8 @@ pub(crate) unsafe fn install(sealed: &Sealed) -> Outcome<()> {
         let offset = Ref::int(sealed.boot.cast_signed() as c_long)?;
         let length = Ref::int(sealed.boot_length.cast_signed() as c_long)?;
         let finder = Ref::import(c"_hydrozoa_sealed")?;
+        // Nobody shall take modules of the standard library for frozen ones that are not in plain Python.
+        PyImport_FrozenModules = OWN.load(Ordering::Relaxed);
         finder.call_method(c"install", [view.as_ptr(), offset.as_ptr(), length.as_ptr()]).map(drop)
     }
 }

@@ -88,13 +88,14 @@ def places(directories):
     return dumped({name: (offset, length) for name, offset, length in directories})
 
 
-def boot(root, directories, others, paths, lines, allow, frozen, entry):
+def boot(root, directories, others, resources, paths, lines, allow, frozen, entry):
     """What the finder reads first, marshalled: `directories` are those of `paths`, and `others` is where the rest's places are."""
     return dumped(
         {
             "root": root,
             "directories": {name: (offset, length) for name, offset, length in directories},
             "others": tuple(others),
+            "resources": tuple(resources),
             "paths": list(paths),
             "lines": [tuple(line) for line in lines],
             "allow": list(allow),

@@ -1,6 +1,8 @@
 //! Puts an application together: collects its members, gives them places, and writes the file.
 
-use crate::collect::{self, BOOT, CollectError, Collected, FILES, Program, Seat, Step, Wishes};
+use crate::collect::{
+    self, BOOT, CollectError, Collected, FILES, Program, RESOURCES, Seat, Step, Wishes,
+};
 use crate::file::{self, Description, Distribution, Layout, Placed, SystemLibrary};
 use crate::member::{Bytes, Kind, Member};
 use hydrozoa::python;
@@ -286,9 +288,12 @@ impl Sealer {
         let (offset, length) = (layout.place(Kind::Record, files.length()), files.length());
         placed.push(Placed { member: collect::files(files.bytes(offset)), offset, length });
         let others = put(layout, collect::others(collected, &directories)?)?;
-        let place = (others.offset, others.length);
+        let place = |one: &Placed| (one.offset, one.length);
+        let resources =
+            placed.iter().find(|one| one.member.path == RESOURCES).map_or((0, 0), place);
+        let places = [place(&others), resources];
         placed.push(others);
-        let boot = collect::boot(collected, &directories, place, &self.allowed)?;
+        let boot = collect::boot(collected, &directories, places, &self.allowed)?;
         placed.push(put(layout, boot)?);
         Ok(placed)
     }

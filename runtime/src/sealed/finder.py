@@ -198,12 +198,19 @@ def _cached(path):
     return f"{folder}/__pycache__/{name[:-3]}{_CACHED_SUFFIX}"
 
 
+_RESOURCES = "_hydrozoa_sealed_resources"
+"""The module with what few programs need. No directory lists it."""
+
+
 class Last:
     """Stands last on sys.meta_path. It names the way to add a module that is missing, and finds distributions."""
 
     @classmethod
     def find_spec(cls, fullname, path=None, target=None):
         """None, or an error where an import would fail. `importlib.util.find_spec` gets None."""
+        if fullname == _RESOURCES:
+            file = f"{_root}/{fullname}.py"
+            return ModuleSpec(fullname, Loader(fullname, file, *_boot["resources"]), origin=file)
         if path is not None:
             return None
         importing = sys._getframe(1).f_back

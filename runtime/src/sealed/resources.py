@@ -198,20 +198,7 @@ def change_zoneinfo(module):
 
 
 def change_ssl(module):
-    """Reads certificates that are in the application's file, and none of the machine unless that is allowed."""
-    context = module.SSLContext
-    stock = context.load_verify_locations
-
-    def load_verify_locations(self, cafile=None, capath=None, cadata=None):
-        if cafile is not None and sealed.find_file(os.fsdecode(cafile)):
-            # Comments may have other letters, which this argument does not take.
-            stock(self, cadata=sealed.read(os.fsdecode(cafile)).decode("ascii", "ignore"))
-            cafile = None
-            if capath is None and cadata is None:
-                return
-        stock(self, cafile, capath, cadata)
-
-    context.load_verify_locations = load_verify_locations
+    """Reads no certificates of the machine, unless that is allowed."""
     if sealed.is_allowed("certs"):
         return
 
@@ -224,6 +211,7 @@ def change_ssl(module):
         names = _ssl.get_default_verify_paths()
         return module.DefaultVerifyPaths(None, None, *names)
 
+    context = module.SSLContext
     context.set_default_verify_paths = context.load_default_certs = nothing
     module.get_default_verify_paths = get_default_verify_paths
     for kind in (module.SSLSocket, module.SSLObject):

@@ -16,6 +16,9 @@ const OF_START: [&str; 7] =
 /// The level of optimization that leaves no docstrings: nobody reads those of the finder.
 const BARE: u8 = 2;
 
+/// The code of the finder's second module, which the finder itself loads when it needs it.
+pub(crate) const RESOURCES: &str = ".sealed/frozen/_hydrozoa_sealed_resources";
+
 /// A frozen module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frozen {

@@ -30,7 +30,7 @@ mod workshop;
 
 pub(crate) use application::Program;
 pub use error::CollectError;
-pub(crate) use frozen::Frozen;
+pub(crate) use frozen::{Frozen, RESOURCES};
 pub(crate) use listings::Seat;
 pub(crate) use patterns::LEFT_OUT;
 pub(crate) use start::{BOOT, FILES, boot, file_table, files, listings, others};

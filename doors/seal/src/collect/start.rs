@@ -78,12 +78,12 @@ pub(crate) fn others(
     Ok(record(format!("{DIRECTORY}/others"), bytes))
 }
 
-/// The dict that the finder reads first. `directories` has the places of the listings, and `others` is where those of
-/// [`others`] are.
+/// The dict that the finder reads first. `directories` has the places of the listings, `others` is where those of
+/// [`others`] are, and `resources` where the code of the finder's second module is.
 pub(crate) fn boot(
     collected: &Collected,
     directories: &[Directory],
-    others: (u64, u64),
+    [others, resources]: [(u64, u64); 2],
     allow: &[String],
 ) -> Result<Member, CollectError> {
     let directories: Vec<_> =
@@ -95,7 +95,10 @@ pub(crate) fn boot(
         let entry = builtins.call_method("tuple", (entry,))?;
         let (paths, lines) = (&collected.paths, &collected.lines);
         sealing
-            .call_method("boot", (ROOT, directories, others, paths, lines, allow, frozen, entry))?
+            .call_method(
+                "boot",
+                (ROOT, directories, others, resources, paths, lines, allow, frozen, entry),
+            )?
             .extract()
     })?;
     Ok(record(BOOT.to_owned(), bytes))
