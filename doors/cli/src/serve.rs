@@ -232,7 +232,7 @@ fn service(options: &Options, log: &Log) -> Result<Service> {
     let choice = options.choice.clone();
     let server = hydrozoa_server::Server::new(move || choice.builder());
     for place in places {
-        if place.is_file() {
+        if place.is_file() || place.starts_with(hydrozoa::sealed::ROOT) {
             server.add_package_on(place, options.models.instances, &options.models.gpus)?;
             continue;
         }
