@@ -6,7 +6,7 @@ use super::system::System;
 use super::{copies, fetched, hidden};
 use crate::steps::Outcome;
 
-/// The newest torch whose wheel for this machine is one for processors alone, with what it needs.
+/// A torch whose wheel for this machine is one for processors alone, with what it needs.
 const WHEELS: [&str; 13] = [
     "filelock==4.3.1",
     "fsspec==2026.9.0",
