@@ -15,6 +15,7 @@ const TESTS: &[Test] = &[
     ("arrays_and_tensors_share_their_memory", arrays::arrays),
     ("interpreters_of_every_python_compute_with_numpy_at_once", numpy::at_once),
     ("a_sealed_application_computes_in_an_empty_root", sealed::in_an_empty_root),
+    ("a_program_of_rust_carries_its_python", sealed::a_program_of_rust),
     ("the_command_behaves_as_python_does", command_line::command_line),
     ("copies_of_the_command_have_environments_of_their_own", command_line::own_environments),
     ("a_python_exception_is_typed_and_the_interpreter_goes_on", errors::exception),

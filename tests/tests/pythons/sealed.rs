@@ -59,6 +59,22 @@ fn one(venv: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A program of Rust carries its Python: its pool finds it without being told of one.
+pub fn a_program_of_rust() -> Result<()> {
+    let venvs = place::pythons()?;
+    let venv = venvs.first().context("HYDROZOA_TEST_PYTHONS names no environment")?;
+    let scratch = place::scratch("embedded")?;
+    let file = scratch.path().join("program");
+    let mut seal = clean(Command::new(place::command()?));
+    seal.args(["seal", "--base", env!("CARGO_BIN_EXE_embedded"), "--venv"]).arg(venv);
+    run(seal.arg("-o").arg(&file))?;
+    let found = run(Command::new(&file).env_clear())?;
+    let lines: Vec<&str> = found.lines().collect();
+    let is_inside = |line: &&str| line.starts_with("45 /<sealed>/lib/python3.");
+    ensure!(lines.len() == 2 && lines.iter().all(is_inside), "{found}");
+    Ok(())
+}
+
 /// The libraries of glibc and of the compiler.
 const LIBRARIES: [&str; 10] = [
     "libc.so.6",
