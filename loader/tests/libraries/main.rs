@@ -5,6 +5,7 @@ mod belongings;
 mod brought;
 mod children;
 mod clibrary;
+mod containers;
 mod costs;
 mod cxx_state;
 mod descriptors;
