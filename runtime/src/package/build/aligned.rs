@@ -54,3 +54,53 @@ fn write(archive: &Archive, file: File) -> Result<(), Box<dyn std::error::Error 
     writer.finish()?.flush()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDS: [(&str, &[u8]); 4] = [
+        ("model/.data/extern_modules", b"torch\n"),
+        ("model/kernels/ops.cpython-311.so", b"\x7fELF of a library"),
+        ("model/.data/0.storage", &[7; 100]),
+        ("model/kernels.libs/libone.so.1", b"\x7fELF of another"),
+    ];
+
+    #[test]
+    fn libraries_begin_at_pages_and_all_records_stay_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.pt");
+        let mut writer = ZipWriter::new(File::create(&path).unwrap());
+        let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        for (name, bytes) in RECORDS {
+            writer.start_file(name, options).unwrap();
+            writer.write_all(bytes).unwrap();
+        }
+        writer.finish().unwrap();
+        align(&path).unwrap();
+        let archive = Archive::open(&path).unwrap();
+        archive.verify().unwrap();
+        let order: Vec<String> = archive.in_order().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(order, RECORDS.map(|(name, _)| name));
+        for (name, bytes) in RECORDS {
+            let record = name.strip_prefix("model/").unwrap();
+            assert_eq!(archive.read(record).unwrap(), bytes, "{name}");
+            let place = archive.place(record).unwrap().start;
+            let alignment = if is_library(record) { PAGE } else { ALIGNMENT };
+            assert_eq!(place % usize::from(alignment), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_archive_without_libraries_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.pt");
+        let mut writer = ZipWriter::new(File::create(&path).unwrap());
+        writer.start_file(RECORDS[0].0, SimpleFileOptions::default()).unwrap();
+        writer.write_all(RECORDS[0].1).unwrap();
+        writer.finish().unwrap();
+        let before = fs::read(&path).unwrap();
+        align(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+}
