@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::{Command, Output};
 
-/// The length of the application's executable before it was sealed. What lies behind is damaged here; the executable itself is the
+/// The length of the application's executable before it was sealed. These tests damage the bytes behind it; the executable itself is the
 /// machine's to run.
 fn base_length(file: &[u8]) -> u64 {
     let magic = b"hydrozoa sealed application v1\0\0";
