@@ -282,6 +282,26 @@ class Loader(_Reader, SourceFileLoader):
         # The sealer could not compile it.
         return self.source_to_code(self.get_data(self.path), self.path)
 
+    def _find_code(self):
+        """Finds the code of a module that was imported before there was a finder."""
+        folder, _, name = inner_path(self.path).rpartition("/")
+        if name == "__init__.py":
+            folder = folder.rpartition("/")[0]
+        self._offset, self._length = listing(folder)[1][self.name.rpartition(".")[2]][2:]
+
+    def get_source(self, fullname):
+        path = self.get_filename(fullname)
+        return decode_source(read(path)) if path[-3:] == ".py" and find_file(path) else None
+
+    def path_stats(self, path):
+        place = find_file(path)
+        if place is None:
+            raise FileNotFoundError(2, "No such file in this sealed application", path)
+        return {"mtime": 0, "size": place[1]}
+
+    def set_data(self, path, data, *, _mode=0o666):
+        """Does nothing: the file does not change."""
+
 
 class ChangingLoader(Loader):
     """Loads a module that the finder changes."""

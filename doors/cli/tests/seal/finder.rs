@@ -72,3 +72,19 @@ except ModuleNotFoundError as error:
         "{said}"
     );
 }
+
+#[test]
+fn modules_of_the_start_have_code_and_sources_as_others() {
+    let code = "
+import encodings, encodings.utf_8, importlib, inspect
+for module in (encodings, encodings.utf_8):
+    loader = module.__loader__
+    print(loader.get_code(module.__name__).co_filename, len(inspect.getsource(module)) > 500)
+    print(importlib.reload(module) is module, loader.get_source(module.__name__) == open(module.__file__).read())
+";
+    let said = application().says(code);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].ends_with("/encodings/__init__.py True"), "{said}");
+    assert!(lines[2].ends_with("/encodings/utf_8.py True"), "{said}");
+    assert_eq!([lines[1], lines[3]], ["True True"; 2], "{said}");
+}
