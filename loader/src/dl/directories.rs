@@ -44,10 +44,12 @@ fn with<T>(
 /// # Safety
 /// As opendir(3).
 unsafe extern "C-unwind" fn opendir(path: *const c_char) -> *mut libc::DIR {
-    let files = enclosure::files().filter(|_| !path.is_null());
-    // SAFETY: the caller's promise.
-    let text = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let Some((files, place)) = files.and_then(|files| Some((files, files.place(text)?))) else {
+    let found = enclosure::files().filter(|_| !path.is_null()).and_then(|files| {
+        // SAFETY: the caller's promise, and it is not null.
+        let text = unsafe { CStr::from_ptr(path) }.to_bytes();
+        Some((files, text, files.place(text)?))
+    });
+    let Some((files, text, place)) = found else {
         // SAFETY: the caller's promise.
         return unsafe { opening::opendir(path) };
     };

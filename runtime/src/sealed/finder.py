@@ -40,9 +40,6 @@ def install(view, offset, length):
     sys.meta_path.append(Last)
     PathFinder.find_distributions = staticmethod(_find_other_distributions)
     _namespace_loader().get_resource_reader = _namespace_reader
-    if sys.version_info < (3, 13):
-        # The interpreter's own printer opens source files. Only Python's asks loaders.
-        sys.excepthook = sys.__excepthook__ = _printing(sys.excepthook)
     _add_builtins()
     if sys.version_info >= (3, 11):
         _name_files_of_frozen()
@@ -450,26 +447,6 @@ def _run_line(sitedir, line):
         return False
 
 
-def _printing(stock):
-    """The printer of errors that nobody caught: the interpreter's own where it can open stored files by their paths, otherwise Python's."""
-
-    def excepthook(kind, error, trace):
-        import posix
-
-        try:
-            posix.stat(_root)
-        except OSError:
-            try:
-                from traceback import print_exception
-            except ImportError:
-                pass
-            else:
-                return print_exception(kind, error, trace)
-        stock(kind, error, trace)
-
-    return excepthook
-
-
 def run():
     """Runs the application's entry, if it has one that is Python's."""
     kind, _, name = _words(_boot["entry"])
@@ -512,32 +489,6 @@ def _run_script(name):
 # Modules that the finder changes once they are imported
 
 
-def _change_linecache(module):
-    """Lets tracebacks, warnings, inspect and pdb have lines of stored sources, whoever asks with whatever globals."""
-    stock = module.updatecache
-    frozen_too = "<frozen " in stock.__code__.co_consts
-
-    def updatecache(filename, module_globals=None):
-        path = filename
-        if frozen_too and path.startswith("<frozen ") and module_globals is not None:
-            path = module_globals.get("__file__") or path
-        if not find_file(path):
-            return stock(filename, module_globals)
-        try:
-            data = read(path)
-            from io import StringIO
-
-            lines = StringIO(decode_source(data)).readlines()
-        except (UnicodeDecodeError, SyntaxError):
-            return []
-        if lines and not lines[-1].endswith("\n"):
-            lines[-1] += "\n"
-        module.cache[filename] = len(data), None, lines, path
-        return lines
-
-    module.updatecache = updatecache
-
-
 def _change_tempfile(module):
     """Refuses the machine's directories for temporary files. A program may still name one."""
     if is_allowed("tmp"):
@@ -559,7 +510,6 @@ def _change_later(name):
 
 
 _changes = {
-    "linecache": _change_linecache,
     "tempfile": _change_tempfile,
     "ssl": _change_later("change_ssl"),
     "zoneinfo._common": _change_later("change_zoneinfo"),
