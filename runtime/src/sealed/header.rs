@@ -16,14 +16,14 @@
 use std::ops::Range;
 
 /// The first bytes of the place.
-pub const MAGIC: [u8; 32] = *b"hydrozoa sealed application v1\0\0";
+pub(super) const MAGIC: [u8; 32] = *b"hydrozoa sealed application v1\0\0";
 
 /// Bytes of the place.
-pub const LENGTH: usize = 128;
+pub(super) const LENGTH: usize = 128;
 
 /// The numbers in the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub(super) struct Header {
     /// The length of the whole file in bytes.
     pub length: u64,
     /// Where the start record lies.
@@ -38,7 +38,7 @@ pub struct Header {
 
 impl Header {
     /// The header in the bytes of a place; none if the program is not sealed, or if they are damaged.
-    pub fn parse(place: &[u8; LENGTH]) -> Option<Header> {
+    pub(super) fn parse(place: &[u8; LENGTH]) -> Option<Header> {
         let word = |at: usize| u64::from_le_bytes(place[at..at + 8].try_into().expect("8 bytes"));
         let range = |at: usize| Some(word(at)..word(at).checked_add(word(at + 8))?);
         let length = word(32);

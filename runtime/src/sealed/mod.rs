@@ -12,8 +12,7 @@
 mod header;
 mod record;
 
-#[doc(hidden)]
-pub use header::{Header, LENGTH, MAGIC};
+use header::Header;
 pub use record::EntryPoint;
 
 use crate::adapters::OF_THE_MACHINE;

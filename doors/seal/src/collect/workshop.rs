@@ -3,15 +3,13 @@
 use super::error::CollectError;
 use super::tree::Module;
 use hydrozoa::python::Installation;
+pub(crate) use hydrozoa::sealed::ROOT;
 use hydrozoa::{Object, Pool, Session};
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-
-/// The path at which a running application sees its own files.
-pub(crate) const ROOT: &str = "/<sealed>";
 
 /// How many files an interpreter compiles before it asks for more.
 const BATCH: usize = 16;
