@@ -8,12 +8,10 @@
 //!
 //! - None unwinds: a panic is caught inside and reported as [`Status::PANIC`].
 //! - Those marked *attached* need the interpreter's GIL, taken by `enter`.
-//! - A [`Handle`] that a function returns is an owned reference; one that it is passed is
-//!   borrowed, unless the function says otherwise.
+//! - A [`Handle`] that a function returns is an owned reference; one that it is passed is borrowed, unless the function says otherwise.
 //! - A function that fails returns something other than [`Status::DONE`], has written nothing to its
 //!   out-parameters, and has called [`HostTable::fail`] once with the `sink` it was given.
-//! - Pointers in a view ([`Text`], [`TaggedValue`], [`BufferView`]) stay valid as long as the object that
-//!   they came from is referenced.
+//! - Pointers in a view ([`Text`], [`TaggedValue`], [`BufferView`]) stay valid as long as the object that they came from is referenced.
 
 use crate::dlpack::DLTensor;
 pub use crate::failure::{Failure, Raising};
@@ -589,6 +587,8 @@ pub struct PayloadTable {
     // Garbage, of an interpreter that is settled, or has left its pool.
     /// `gc.collect()`. With `freezes`, it includes objects frozen here before, and freezes the remaining objects. Attached.
     pub collect: unsafe extern "C" fn(freezes: bool, sink: *mut c_void) -> Status,
+    /// Frees what threads outside have given up, as `enter` does, for a thread that stays inside. Attached, where destructors of any kind may run.
+    pub catch_up: unsafe extern "C" fn(),
     /// Undoes what `collect` has frozen. `finalize` does so, too. Attached.
     pub unfreeze: unsafe extern "C" fn(),
 

@@ -3,29 +3,21 @@
 The host sends numbers to a loop: of tasks to start and to cancel, and of futures to poll again. It makes a descriptor readable,
 for which it needs no GIL.
 
-The interpreter's own loop sleeps outside of the interpreter. A thread of the host runs its turns (`Driven.turn`): a turn ends where
-asyncio's loop would wait in its selector for longer than a moment. The host then waits for the selector's descriptor, and for the loop's next timer, without
-the GIL and without a thread in the interpreter.
+The interpreter's own loop runs on a thread of the host's. Its waits are the host's as well: they leave the interpreter (`runtime/src/thread/waits.rs`).
+So an idle loop has no thread inside.
 """
 
 import asyncio
 import contextlib
 import contextvars
 import itertools
-import selectors
 import sys
 import threading
-import time
 import weakref
 
 # References to mailboxes by their loops. A loop keeps its mailbox, and that what its tasks wait for, which refers to the loop.
 _mailboxes = weakref.WeakKeyDictionary()
 _numbers = itertools.count()
-
-# Seconds that a turn takes at most, where it has nothing to do at some moment: then the interpreter may be settled.
-_TURN = 1
-# Seconds that a turn takes, where its thread has other work.
-_SHARE = 0.002
 
 
 class _Mailbox:
@@ -43,10 +35,10 @@ class _Mailbox:
         contextvars.Context().run(loop.add_reader, self._descriptor, self._read)
         _mailboxes[loop] = weakref.ref(self)
 
-    def _read(self, *silently):
+    def _read(self):
         try:
             # The host's own work on this thread is done in here.
-            letters = self._take(*silently)
+            letters = self._take()
         except (SystemError, SystemExit):
             self._refused()
             return
@@ -75,79 +67,17 @@ class _Mailbox:
             self._waiters.pop(number, None)
 
 
-class _WouldSleep(BaseException):
-    """The loop has nothing to do. It leaves `run_forever`, and no task ever sees it."""
-
-
-class _Selector(selectors.EpollSelector):
-    """A selector that ends the loop's turn in place of a long wait.
-
-    An exception ends it at this very place, as `loop.stop` would not: behind the selector, the loop still runs timers that
-    are due by then, and what they schedule would wait for as long as was noted before (`BaseEventLoop._run_once`).
-    """
-
-    # For how long it waits here: seconds.
-    moment = 0
-    # Whether a turn ends in time whatever there is to do.
-    shares = False
-    # For how long the loop would sleep: seconds, or None.
-    pause = None
-    # Whether it waits here nevertheless.
-    waits = False
-    # When the turn shall end, although something comes in every few milliseconds.
-    end_of_turn = 0
-
-    def select(self, timeout=None):
-        is_ready = timeout is not None and timeout <= 0
-        if self.waits or (is_ready and not self.shares):
-            return super().select(timeout)
-        if asyncio.current_task() is not None:
-            # A loop that a task runs inside of this one (nest_asyncio). Its turn ends with the task's.
-            return super().select(timeout)
-        now = time.monotonic()
-        if self.shares and now >= self.end_of_turn:
-            self.pause = 0
-            raise _WouldSleep
-        if is_ready:
-            return super().select(timeout)
-        moment = self.moment if now < self.end_of_turn else 0
-        if timeout is not None and timeout <= moment:
-            return super().select(timeout)
-        if ready := super().select(moment):
-            return ready
-        self.pause = None if timeout is None else max(0, now + timeout - time.monotonic())
-        raise _WouldSleep
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    """asyncio's own loop. To other threads it runs while it sleeps, too: they can neither run nor close it."""
-
-    def __init__(self, selector):
-        self.thread = threading.get_ident()
-        super().__init__(selector)
-
-    def is_running(self):
-        if threading.get_ident() == self.thread:
-            return super().is_running()
-        return not self.is_closed()
-
-
 class Driven(_Mailbox):
     """The interpreter's own loop, which the host drives, with the mailbox of the host's coroutines."""
 
-    def __init__(self, number, descriptor, take, make, done, moment):
+    def __init__(self, number, descriptor, take, make, done, loop):
         super().__init__(number, descriptor, take)
         self._make = make
         self._done = done
         # asyncio itself does not keep tasks alive.
         self._tasks = {}
         self._ends = False
-        self._selector = _Selector()
-        self._selector.moment = moment
-        # The host has other work for a thread that waits for no moment.
-        self._selector.shares = moment == 0
-        self._length = _TURN if moment else _SHARE
-        self._loop = _Loop(self._selector)
+        self._loop = loop or asyncio.SelectorEventLoop()
         try:
             self.attach(self._loop)
         except BaseException:
@@ -155,45 +85,33 @@ class Driven(_Mailbox):
             raise
 
     def fileno(self):
-        """The descriptor that is readable while the loop has something to do."""
-        return self._selector.fileno()
+        """The descriptor of epoll(7) by which the loop waits."""
+        selector = getattr(self._loop, "_selector", None)
+        if selector is not None:
+            return selector.fileno()
+        # uvloop's.
+        return self._loop._get_backend_id()
 
     def begin(self, name):
         """The calling thread is the loop's from now on."""
         sys.settrace(threading.gettrace())
         sys.setprofile(threading.getprofile())
         threading.current_thread().name = name
-        self._loop.thread = threading.get_ident()
         asyncio.set_event_loop(self._loop)
 
-    def turn(self, has_letters):
-        """Runs what is ready, and takes letters of which the descriptor does not tell. Returns for how many seconds the loop would
-        sleep then, `None` for ever, or a negative number when the interpreter has begun to end."""
-        if has_letters:
-            contextvars.Context().run(self._read_silently)
-        self._selector.end_of_turn = time.monotonic() + self._length
+    def run(self):
+        """Runs the loop until the interpreter has begun to end."""
         while not self._ends:
             try:
+                # `loop.stop` of a task does not end it.
                 self._loop.run_forever()
-            except _WouldSleep:
-                return self._selector.pause
             except (KeyboardInterrupt, SystemExit):
-                # A task that ends by these has them as its exception, and asyncio raises them here too.
+                # A task that ends by these has them as its exception, and the loop raises them here too.
                 continue
-        return -1
-
-    def _read_silently(self):
-        # As a callback of the loop would, without a round of the loop for it.
-        asyncio._set_running_loop(self._loop)
-        try:
-            self._read(True)
-        finally:
-            asyncio._set_running_loop(None)
 
     def end(self):
         """Ends the loop. Python is finalized next: until then, coroutines can start threads and use executors."""
         loop = self._loop
-        self._selector.waits = True
         loop.remove_reader(self._descriptor)
         try:
             _cancel_all(loop)
@@ -208,8 +126,10 @@ class Driven(_Mailbox):
         self._loop.close()
 
     def _refused(self):
-        self._ends = True
-        self._loop.stop()
+        # Once: uvloop notes each stop, and the next one would stop the loop's end.
+        if not self._ends:
+            self._ends = True
+            self._loop.stop()
 
     def _received(self, starts, cancels):
         for number in starts:

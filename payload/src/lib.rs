@@ -104,6 +104,7 @@ static TABLE: PayloadTable = PayloadTable {
     others: other_threads::counted,
     other_threads: other_threads::visit,
     collect: frozen_objects::collect,
+    catch_up: threads::catch_up,
     unfreeze: frozen_objects::unfreeze,
     collect_seldom: during_imports::collect_seldom,
     collect_as_before: during_imports::collect_as_before,

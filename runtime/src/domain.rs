@@ -9,6 +9,7 @@ use crate::python::Installation;
 use crate::thread::departure::Departures;
 use crate::thread::settings;
 use crate::thread::signals::Guard;
+use crate::thread::waits;
 use hydrozoa_loader::{Domain, Interposition, Library};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -62,8 +63,11 @@ impl InterpreterDomain {
             builder = builder.environment(environment.entries());
         }
         let signals = Guard::new();
-        let answers_of_threads =
-            signals.interpositions().into_iter().chain(settings::interpositions());
+        let answers_of_threads = signals
+            .interpositions()
+            .into_iter()
+            .chain(settings::interpositions())
+            .chain(waits::interpositions());
         for (symbol, interposition) in answers_of_threads {
             builder = builder.interpose(symbol, interposition);
         }

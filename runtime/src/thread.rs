@@ -5,6 +5,7 @@
 //! (library/std/src/sys/pal/unix/stack_overflow.rs).
 
 pub(crate) mod asleep;
+mod child_handlers;
 pub(crate) mod departure;
 pub(crate) mod grace_period;
 mod handlers;
@@ -13,6 +14,7 @@ pub(crate) mod reaction_time;
 pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod stack;
+pub(crate) mod waits;
 
 use crate::crash;
 use signals::Mask;

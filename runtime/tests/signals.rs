@@ -372,6 +372,65 @@ assert own.install(signal.SIGSEGV) == 0
 }
 
 #[test]
+fn each_handler_of_sigchld_is_called_whoever_has_set_it() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("child-handlers");
+        let library = shop.build(
+            "libchildren.so",
+            "#include <signal.h>
+             int calls;
+             static void handler(int number) { (void)number; calls++; }
+             int install(void) {
+                 struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
+                 sigfillset(&action.sa_mask);
+                 return sigaction(SIGCHLD, &action, 0);
+             }
+             int reset(void) { return signal(SIGCHLD, SIG_DFL) == SIG_ERR; }",
+            &[],
+        );
+        for pool in pools(3) {
+            install(libc::SIGCHLD, handler);
+            let before = dispositions();
+            // In an order that is not that of their beginnings.
+            let sessions = [1, 0, 2].map(|index| pool.interpreters()[index].session());
+            let code = format!(
+                "import ctypes, signal\nown = ctypes.CDLL({library:?})\nassert own.install() == 0\n"
+            );
+            let owns =
+                sessions.each_ref().map(|session| session.run(&code, "install").unwrap().keep());
+            let calls = |session: &Session, own: &hydrozoa::Handle| {
+                let own = own.attach(session).unwrap().getattr("own").unwrap();
+                let ctypes = session.import("ctypes").unwrap();
+                let int = ctypes.getattr("c_int").unwrap();
+                let calls = int.call_method("in_dll", (own, "calls")).unwrap();
+                calls.getattr("value").unwrap().extract::<usize>().unwrap()
+            };
+            let all = || {
+                let own = sessions.each_ref().into_iter().zip(&owns);
+                let mut all: Vec<usize> = own.map(|(session, own)| calls(session, own)).collect();
+                all.push(HANDLED.load(Ordering::Relaxed));
+                all
+            };
+            let sent = || {
+                let before = all();
+                // SAFETY: the handlers are async-signal-safe.
+                assert_eq!(unsafe { libc::raise(libc::SIGCHLD) }, 0);
+                all().iter().zip(before).map(|(now, before)| now - before).collect::<Vec<_>>()
+            };
+            assert_eq!(sent(), [1; 4]);
+            let reset = || -> hydrozoa::Result<i32> {
+                owns[0].attach(&sessions[0])?.getattr("own")?.call_method("reset", ())?.extract()
+            };
+            assert_eq!(reset().unwrap(), 0);
+            assert_eq!(sent(), [0, 1, 1, 1]);
+            drop((owns, sessions));
+            pool.close(PATIENCE).unwrap();
+            assert_eq!(dispositions(), before);
+        }
+    });
+}
+
+#[test]
 fn initialised_thread_local_data_loads_while_a_thread_of_python_blocks_all_signals() {
     alone(PATIENCE, || {
         let shop = Workshop::new("watchdog");

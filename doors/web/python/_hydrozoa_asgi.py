@@ -205,9 +205,15 @@ def handler(application, root_path, state, receive_body, reply, senders, left, e
                 # The host takes no calls of an interpreter that ends.
                 pass
 
+    create_task = None
+
     def begin(number, *values):
+        nonlocal create_task
+        if create_task is None:
+            # Once, since CPython up to 3.11 asks the kernel for the process at each look.
+            create_task = asyncio.get_running_loop().create_task
         # No request inherits what another one has set.
-        task = contextvars.Context().run(asyncio.get_running_loop().create_task, answer(number, *values))
+        task = contextvars.Context().run(create_task, answer(number, *values))
         if not task.done():
             tasks[number] = task
 
@@ -237,6 +243,19 @@ def _address(text):
         return None
     host, _, port = text.rpartition(" ")
     return (host, int(port)) if host else (text, None)
+
+
+def event_loop(name):
+    """A new event loop, or None for asyncio's."""
+    if name == "asyncio":
+        return None
+    try:
+        import uvloop
+    except ImportError:
+        if name == "uvloop":
+            raise
+        return None
+    return uvloop.new_event_loop()
 
 
 async def beat():

@@ -5,9 +5,10 @@ use crate::exchange::{Exchange, Exchanges};
 use crate::host::Host;
 use crate::local::{LoopId, Serving};
 use crate::request::Scope;
+use crate::settings::Settings;
 use crate::worker::{Context, Worker};
 use bytes::Bytes;
-use hydrozoa::{EventLoop, Handle, Object, Session, Task};
+use hydrozoa::{EventLoop, Handle, Object, Reactor, Session, Task};
 use hyper::StatusCode;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -41,10 +42,11 @@ impl Asgi {
             let mode = settings.lifespan.name();
             let lifespan = module.call_method("Lifespan", (&application, mode))?;
             let interpreter = session.interpreter();
-            let events = match context.lanes.get(interpreter.index()) {
-                Some(lane) => interpreter.event_loop_with(Serving::new(lane.clone(), id))?,
-                None => interpreter.event_loop()?,
-            };
+            let lane = context.lanes.get(interpreter.index());
+            let serving =
+                lane.map(|lane| Box::new(Serving::new(lane.clone(), id)) as Box<dyn Reactor>);
+            let events =
+                interpreter.event_loop_of(|session| loop_of(session, settings), serving)?;
             let (receive, reply) = (host.receive(session)?, host.reply(session, false)?);
             let (send, left) = (host.send_later(session)?, host.left(session)?);
             let send = (send, host.send_path(session)?);
@@ -107,6 +109,11 @@ impl Asgi {
         *beating = Some(Beat { task, asked: Instant::now(), begun });
         Duration::ZERO
     }
+}
+
+/// The loop that the settings ask for; None for asyncio's.
+fn loop_of<'s>(session: &'s Session, settings: &Settings) -> hydrozoa::Result<Object<'s>> {
+    session.import("_hydrozoa_asgi")?.call_method("event_loop", (settings.event_loop.name(),))
 }
 
 /// A question whether the loop goes on.

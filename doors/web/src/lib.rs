@@ -46,4 +46,4 @@ pub use forwarded::{Proxies, ProxyError};
 pub use response::{ResponseBody, Unfinished};
 pub use server::{Reload, Server};
 pub use service::Service;
-pub use settings::{Interface, Lifespan, Settings};
+pub use settings::{Interface, Lifespan, Loop, Settings};

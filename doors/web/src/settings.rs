@@ -35,6 +35,28 @@ impl Lifespan {
     }
 }
 
+/// The event loop of applications of ASGI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loop {
+    /// uvloop's where it is installed, else asyncio's.
+    #[default]
+    Auto,
+    /// asyncio's.
+    Asyncio,
+    /// uvloop's.
+    Uvloop,
+}
+
+impl Loop {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Loop::Auto => "auto",
+            Loop::Asyncio => "asyncio",
+            Loop::Uvloop => "uvloop",
+        }
+    }
+}
+
 /// Settings of a [`Server`](crate::Server).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -65,6 +87,8 @@ pub struct Settings {
     pub max_requests_jitter: u64,
     /// Bytes of memory beyond which a worker is replaced after a request ([`Interpreter::memory_taken`](hydrozoa::Interpreter::memory_taken)).
     pub max_memory: Option<usize>,
+    /// The event loop of ASGI.
+    pub event_loop: Loop,
     /// The application's start and end.
     pub lifespan: Lifespan,
     /// The proxies whose headers say who the client is.
@@ -92,6 +116,7 @@ impl Settings {
             max_requests: None,
             max_requests_jitter: 0,
             max_memory: None,
+            event_loop: Loop::Auto,
             lifespan: Lifespan::Auto,
             proxies: Proxies::default(),
             contain_crashes: false,

@@ -295,6 +295,11 @@ pub(crate) fn drain() {
     free_ended();
 }
 
+/// See [`crate::table::PayloadTable::catch_up`].
+pub(crate) unsafe extern "C" fn catch_up() {
+    drain();
+}
+
 /// Frees the states of threads that are gone, and leaves the others for a later entry. The thread is attached.
 pub(crate) fn free_ended() {
     // SAFETY: the thread is attached.

@@ -1,24 +1,27 @@
-//! The thread of an event loop. It runs the loop's turns, and sleeps outside of the interpreter in between.
+//! The thread of an event loop. It runs the loop, and waits outside of the interpreter.
 //!
-//! asyncio's loop waits in its selector. The interpreter's own loop has a selector that ends the turn there, and says for how long it would have
-//! waited (`Driven` in `payload/python/events.py`). The descriptor of epoll(7) that the selector has is readable while the loop has
-//! something to do: a file, a letter in the mailbox, a callback of another thread of Python. So this thread waits for that descriptor,
-//! with the loop's next timer as the limit. Nobody is in the interpreter meanwhile, and it can be settled. A host
-//! that has other work for the thread does it there ([`Reactor`]).
+//! The loop is Python's own, asyncio's or another one's that waits by epoll(7). Its waits are answered here ([`Waits`]): the thread steps out of the
+//! interpreter, which can be settled meanwhile, and a host that has other work for the thread does it there ([`Reactor`]).
 
 use super::Shared;
 use super::job::caught;
-use super::reactor::Reactor;
+use super::reactor::{Reactor, Sleeper};
 use crate::interpreter::Residence;
 use crate::object::Object;
 use crate::payload::Sink;
-use crate::payload::table::{CallArguments, Handle, Kind, PayloadTable, TaggedValue, Text};
+use crate::payload::table::{CallArguments, Handle, Kind, TaggedValue, Text};
 use crate::session::Session;
+use crate::thread::waits::{Waiter, waiting_by};
 use crate::{Error, Result};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long the loop works while there is always something to do, until the host has its turn.
+const SHARE: Duration = Duration::from_millis(2);
 
 /// A loop of Python, as its thread has it.
 struct Driven<'a> {
@@ -33,12 +36,53 @@ struct LoopObject(Handle);
 // SAFETY: an address, which is used under the interpreter's GIL alone.
 unsafe impl Send for LoopObject {}
 
-/// The wish of a loop after a turn.
-enum Wish {
-    /// To sleep, at most so long.
-    Sleep(Option<Duration>),
-    /// To end, with its interpreter.
-    End,
+/// The waits of a loop, on its thread.
+struct Waits<'a> {
+    residence: &'a Residence,
+    shared: &'a Shared,
+    /// The number by which the loop knows its descriptor.
+    number: RawFd,
+    /// The same file. No code of Python closes it.
+    descriptor: &'a OwnedFd,
+    reactor: RefCell<&'a mut dyn Reactor>,
+    shares: bool,
+    /// When the host was here last.
+    last: Cell<Instant>,
+}
+
+impl Waiter for Waits<'_> {
+    fn descriptor(&self) -> c_int {
+        self.number
+    }
+
+    fn is_due(&self) -> bool {
+        self.shares && self.last.get().elapsed() >= SHARE
+    }
+
+    fn wait(&self, limit: Option<Duration>) -> Option<c_int> {
+        let mailbox = &self.shared.mailbox;
+        // A loop within a function that the reactor calls waits by itself.
+        let Ok(mut reactor) = self.reactor.try_borrow_mut() else {
+            Sleeper.wait(self.descriptor.as_fd(), limit);
+            return None;
+        };
+        let mut wait =
+            |limit| mailbox.while_waiting(|| reactor.wait(self.descriptor.as_fd(), limit));
+        let waited = caught("the reactor of an event loop", || {
+            if !mailbox.has_silent() && self.residence.outside(|| wait(limit)).is_none() {
+                // The code that waits holds the GIL.
+                Sleeper.wait(self.descriptor.as_fd(), limit);
+            }
+            Ok(())
+        });
+        if let Err(error) = waited {
+            tracing::error!(interpreter = %self.shared.interpreter, %error, "its event loop ends");
+            self.shared.close();
+            mailbox.ring();
+        }
+        self.last.set(Instant::now());
+        mailbox.has_silent().then(|| mailbox.tell())
+    }
 }
 
 /// Starts the thread of a loop, an object `Driven` of Python.
@@ -51,8 +95,9 @@ pub(super) fn start(
     shared: &Arc<Shared>,
     driven: &Object<'_>,
     descriptor: BorrowedFd<'_>,
-    mut reactor: Box<dyn Reactor>,
+    (mut reactor, shares): (Box<dyn Reactor>, bool),
 ) -> Result<()> {
+    let number = descriptor.as_raw_fd();
     // A descriptor of its own: no Python code closes it.
     let descriptor = descriptor
         .try_clone_to_owned()
@@ -65,7 +110,16 @@ pub(super) fn start(
         // All of it moves here, with what makes it `Send`.
         let object = object;
         let driven = Driven { residence, object };
-        let driving = driven.drive(&name, &shared, &descriptor, &mut *reactor);
+        let waits = Waits {
+            residence,
+            shared: &shared,
+            number,
+            descriptor: &descriptor,
+            reactor: RefCell::new(&mut *reactor),
+            shares,
+            last: Cell::new(Instant::now()),
+        };
+        let driving = driven.drive(&name, &waits);
         // The end waits in the interpreter.
         drop(reactor);
         match driving {
@@ -85,39 +139,22 @@ pub(super) fn start(
 }
 
 impl Driven<'_> {
-    /// Runs turns until the interpreter ends.
-    fn drive(
-        &self,
-        name: &str,
-        shared: &Shared,
-        descriptor: &OwnedFd,
-        reactor: &mut dyn Reactor,
-    ) -> Result<()> {
+    /// Runs the loop until the interpreter ends.
+    fn drive(&self, name: &str, waits: &Waits<'_>) -> Result<()> {
         self.call("begin", &[TaggedValue::view(Kind::STR, name.as_bytes())])?;
-        while !shared.ends() {
-            let has_letters = shared.mailbox.has_silent();
-            let has_letters = TaggedValue::integer(Kind::BOOL, has_letters.into());
-            match self.call("turn", &[has_letters]) {
-                Ok(Wish::Sleep(pause)) => {
-                    let wait = || reactor.wait(descriptor.as_fd(), pause);
-                    caught("the reactor of an event loop", || {
-                        shared.mailbox.while_waiting(wait);
-                        Ok(())
-                    })?;
-                }
-                Ok(Wish::End) => break,
+        loop {
+            match waiting_by(waits, || self.call("run", &[])) {
                 Err(error) if is_passing(&error) => {}
-                Err(error) => return Err(error),
+                ended => return ended,
             }
         }
-        Ok(())
     }
 
     /// Ends the loop: its tasks are cancelled, and waited for.
     fn end(self, shared: &Shared) {
         shared.close();
         match self.call("end", &[]) {
-            Ok(_) => {}
+            Ok(()) => {}
             Err(Error::Crashed { report }) => return shared.crashed(report),
             Err(error) => {
                 tracing::warn!(interpreter = %shared.interpreter, %error, "its event loop ended with an error");
@@ -128,7 +165,7 @@ impl Driven<'_> {
     }
 
     /// Calls a method of the loop, in a visit of its own.
-    fn call(&self, method: &str, arguments: &[TaggedValue]) -> Result<Wish> {
+    fn call(&self, method: &str, arguments: &[TaggedValue]) -> Result<()> {
         self.residence.visit(|table| {
             let arguments = CallArguments {
                 values: arguments.as_ptr(),
@@ -144,7 +181,8 @@ impl Driven<'_> {
             };
             sink.check(status)?;
             // SAFETY: attached, and the result is a reference that is this function's.
-            unsafe { wish(table, result) }
+            unsafe { (table.release_attached)(result) };
+            Ok(())
         })
     }
 }
@@ -158,31 +196,5 @@ fn is_passing(error: &Error) -> bool {
         }
         Error::Interrupted { .. } | Error::Deadline { .. } => true,
         _ => false,
-    }
-}
-
-/// Reads the result of a turn, and takes the reference over.
-///
-/// # Safety
-///
-/// Attached, with an owned reference.
-unsafe fn wish(table: &PayloadTable, result: Handle) -> Result<Wish> {
-    let (mut value, mut sink) = (TaggedValue::new(Kind::OTHER), Sink::default());
-    // SAFETY: by contract.
-    let status = unsafe {
-        let status = (table.inspect)(result, &mut value, sink.pointer());
-        (table.release_attached)(result);
-        status
-    };
-    sink.check(status)?;
-    let seconds = match value.kind {
-        Kind::FLOAT => value.as_float(),
-        Kind::INT => value.as_integer() as f64,
-        _ => return Ok(Wish::Sleep(None)),
-    };
-    match seconds < 0.0 {
-        true => Ok(Wish::End),
-        // Longer than the type can say is for ever.
-        false => Ok(Wish::Sleep(Duration::try_from_secs_f64(seconds).ok())),
     }
 }

@@ -9,8 +9,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// All mailboxes, by their numbers: Python code names one by its number.
@@ -30,6 +30,8 @@ pub(super) struct Mailbox {
     /// An eventfd. It is readable while there is something to take.
     event: File,
     letters: LeafLock<Letters>,
+    /// The loop looks next because it was told to, and not for the descriptor.
+    is_told: AtomicBool,
 }
 
 /// Work for the loop's thread.
@@ -66,7 +68,12 @@ impl Mailbox {
         let event = event()
             .map_err(|source| Error::Io { path: "the eventfd of an event loop".into(), source })?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mailbox = Arc::new(Self { number, event, letters: LeafLock::default() });
+        let mailbox = Arc::new(Self {
+            number,
+            event,
+            letters: LeafLock::default(),
+            is_told: AtomicBool::new(false),
+        });
         let weak = Arc::downgrade(&mailbox);
         MAILBOXES.with(|mailboxes| mailboxes.insert(number, weak));
         Ok(mailbox)
@@ -77,15 +84,17 @@ impl Mailbox {
         MAILBOXES.with(|mailboxes| mailboxes.get(&number).cloned())
     }
 
-    /// Its number, its descriptor, and the function that makes the calls and gives the rest of what was sent. It gets an argument where
-    /// it is not called for the descriptor. It keeps the mailbox.
+    /// Its number, its descriptor, and the function that makes the calls and gives the rest of what was sent. It keeps the mailbox.
     pub(super) fn for_python<'s>(
         self: &Arc<Self>,
         session: &'s Session,
     ) -> Result<(u64, i32, Object<'s>)> {
         let own = self.clone();
-        let take = session.function("take", move |session, arguments| {
-            let mut letters = own.take(!arguments.is_empty());
+        let take = session.function("take", move |session, _| {
+            // SAFETY: attached; the loop calls this by itself, and nothing is held.
+            unsafe { (session.inner().table().catch_up)() };
+            let mut letters =
+                own.take().ok_or_else(|| Error::raise("SystemError", "the event loop ends"))?;
             for call in std::mem::take(&mut letters.calls) {
                 if let Err(text) = contained(|| call(session)) {
                     tracing::error!(
@@ -120,6 +129,12 @@ impl Mailbox {
     /// Whether there are letters of which the descriptor does not tell.
     pub(super) fn has_silent(&self) -> bool {
         self.letters.with(|letters| !letters.is_empty() && !letters.is_rung)
+    }
+
+    /// Its descriptor, which the loop is told next to be readable.
+    pub(super) fn tell(&self) -> RawFd {
+        self.is_told.store(true, Ordering::Relaxed);
+        self.event.as_raw_fd()
     }
 
     /// Runs `wait` on the loop's thread. Calls that are sent within it do not make the descriptor readable.
@@ -178,17 +193,17 @@ impl Mailbox {
         let _ = (&self.event).write(&1_u64.to_ne_bytes());
     }
 
-    /// Takes all that was sent. With `is_silent`, the descriptor is not the reason to look.
-    fn take(&self, is_silent: bool) -> Letters {
-        if !is_silent {
-            // Before the letters are taken: one that is sent after that makes the descriptor readable again.
+    /// Takes all that was sent, unless this is closed.
+    fn take(&self) -> Option<Letters> {
+        // Before the letters are taken: one that is sent after that makes the descriptor readable again. Where it is readable, too, the loop looks
+        // once more.
+        if !self.is_told.swap(false, Ordering::Relaxed) {
             let _ = (&self.event).read(&mut [0; 8]);
         }
         self.letters.with(|letters| {
-            // One that is readable still will be read.
-            let is_rung = letters.is_rung && is_silent;
             let is_closed = letters.is_closed;
-            std::mem::replace(letters, Letters { is_closed, is_rung, ..Letters::default() })
+            let taken = std::mem::replace(letters, Letters { is_closed, ..Letters::default() });
+            (!is_closed).then_some(taken)
         })
     }
 }

@@ -6,11 +6,11 @@
 //! | `job` | a coroutine on its way through an event loop |
 //! | `task` | the future of its result |
 //! | `awaitable` | a Rust future that a coroutine awaits |
-//! | `driver` | the loop's thread, which sleeps outside of the interpreter |
-//! | `reactor` | the place where it sleeps |
+//! | `driver` | the loop's thread, which waits outside of the interpreter |
+//! | `reactor` | the place where it waits |
 //!
-//! An interpreter's event loop has a thread of the runtime ([`driver`]), which runs the turns of asyncio's loop
-//! (`payload/python/events.py`). The host never waits for it: it puts a number into the loop's mailbox and makes a descriptor readable.
+//! An interpreter's event loop has a thread of the runtime ([`driver`]), which runs asyncio's loop
+//! (`payload/python/events.py`) and answers its waits. The host never waits for it: it puts a number into the loop's mailbox and makes a descriptor readable.
 //! The loop then calls the host, on its thread and under its GIL, and the host makes the coroutine, or takes the result.
 
 mod awaitable;
@@ -35,12 +35,8 @@ use reactor::Sleeper;
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Seconds that a loop waits inside of its interpreter for the next thing to do, where its thread would sleep: the end of a turn costs
-/// more than that of a wait.
-const MOMENT: f64 = 0.005;
 
 /// The event loop of one interpreter: asyncio's, on a thread of its own. [`Interpreter::event_loop`] gives it.
 ///
@@ -57,8 +53,6 @@ struct Shared {
     /// By their numbers. `None` when the interpreter has begun to end, or the loop has ended.
     jobs: LeafLock<Option<Jobs>>,
     next: AtomicU64,
-    /// Whether the interpreter has begun to end.
-    ends: AtomicBool,
     /// The report of the interpreter's crash.
     crash: OnceLock<String>,
 }
@@ -213,23 +207,22 @@ impl Shared {
         self.close();
     }
 
-    /// Whether the interpreter has begun to end.
-    fn ends(&self) -> bool {
-        self.ends.load(Ordering::Acquire)
-    }
-
-    /// Starts the loop of an interpreter, whose turns end where it would wait for longer than `moment` seconds.
-    fn start(session: &Session, reactor: Box<dyn Reactor>, moment: f64) -> Result<Arc<Self>> {
+    /// Starts the loop of an interpreter, the object that `make` gives, or asyncio's if that is None. With `shares`, the reactor has other work.
+    fn start(
+        session: &Session,
+        make: impl FnOnce(&Session) -> Result<Object<'_>>,
+        (reactor, shares): (Box<dyn Reactor>, bool),
+    ) -> Result<Arc<Self>> {
         let mailbox = Mailbox::new()?;
         let shared = Arc::new(Self {
             interpreter: session.interpreter().name().into(),
             mailbox: mailbox.clone(),
             jobs: LeafLock::new(Some(Jobs::new())),
             next: AtomicU64::new(0),
-            ends: AtomicBool::new(false),
             crash: OnceLock::new(),
         });
         session.with_gil(|| {
+            let events_of_python = make(session)?;
             let own = shared.clone();
             let make = session.function("make", move |session, arguments| {
                 own.make(session, arguments.extract(0)?)
@@ -241,9 +234,9 @@ impl Shared {
             })?;
             let (number, descriptor, take) = mailbox.for_python(session)?;
             let events = session.import("_hydrozoa.events")?;
-            let arguments = (number, descriptor, take, make, done, moment);
+            let arguments = (number, descriptor, take, make, done, events_of_python);
             let driven = events.call_method("Driven", arguments)?;
-            let started = Self::drive(session, &shared, &driven, reactor);
+            let started = Self::drive(session, &shared, &driven, (reactor, shares));
             if started.is_err() {
                 driven.call_method("close", ())?;
             }
@@ -256,7 +249,7 @@ impl Shared {
         session: &Session,
         shared: &Arc<Self>,
         driven: &Object<'_>,
-        reactor: Box<dyn Reactor>,
+        reactor: (Box<dyn Reactor>, bool),
     ) -> Result<()> {
         let descriptor = driven.call_method("fileno", ())?.extract()?;
         // SAFETY: the loop's selector keeps the descriptor open, and no other thread has the loop.
@@ -272,7 +265,7 @@ impl Companion for Attached {
     fn crashed(&self) {
         // It may be in code that does not return.
         drop(self.0.mailbox.close());
-        // The loop's thread finds the crash when it enters.
+        // The loop's thread finds the crash when its wait ends.
         self.0.mailbox.ring();
     }
 }
@@ -280,7 +273,6 @@ impl Companion for Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         self.0.close();
-        self.0.ends.store(true, Ordering::Release);
         self.0.mailbox.ring();
     }
 }
@@ -289,7 +281,7 @@ impl Interpreter {
     /// The interpreter's event loop: asyncio's, on a thread of its own. The first call starts it, and imports asyncio. That call
     /// waits for the GIL, later calls do not.
     ///
-    /// The thread enters the interpreter while the loop has something to run. In between it sleeps outside, whatever the loop
+    /// The thread is in the interpreter while the loop has something to run. In between it sleeps outside, whatever the loop
     /// waits for: timers, sockets, children. So the interpreter can be settled while its loop is idle
     /// ([`Interpreter::settle`]). A forked child lacks the loop's thread, and its tasks never end.
     ///
@@ -302,27 +294,44 @@ impl Interpreter {
     /// [`Error::Python`] if asyncio cannot be imported. [`Error::Start`] if the system refuses a thread, and [`Error::Io`] if it refuses
     /// a file descriptor.
     pub fn event_loop(&self) -> Result<EventLoop> {
-        self.event_loop_by(|| Box::new(Sleeper), MOMENT)
+        self.event_loop_of(Session::none, None)
     }
 
-    /// The same, on a thread that does other work of the host's between the loop's turns ([`Reactor`]). `reactor` is dropped if the loop
+    /// The same, on a thread that does other work of the host's while the loop waits ([`Reactor`]). `reactor` is dropped if the loop
     /// runs already. It is dropped on the loop's thread before the loop's tasks are cancelled.
     ///
     /// # Errors
     ///
     /// As [`Interpreter::event_loop`].
     pub fn event_loop_with(&self, reactor: impl Reactor) -> Result<EventLoop> {
-        // It waits for the loop's files too, and others' work need not wait for those.
-        self.event_loop_by(|| Box::new(reactor), 0.0)
+        self.event_loop_of(Session::none, Some(Box::new(reactor)))
     }
 
-    fn event_loop_by(
-        &self,
-        reactor: impl FnOnce() -> Box<dyn Reactor>,
-        moment: f64,
-    ) -> Result<EventLoop> {
+    /// The same, with an event loop that `make` gives: uvloop's, or one of a class of the program's own. It must wait by epoll(7), and have
+    /// its descriptor as asyncio's loop or uvloop's has it. Where `make` gives None it is asyncio's. It is called under the GIL, unless
+    /// the interpreter's loop runs already.
+    ///
+    /// ```no_run
+    /// # fn f(pool: &hydrozoa::Pool) -> hydrozoa::Result<()> {
+    /// let interpreter = &pool.interpreters()[0];
+    /// let events = interpreter.event_loop_of(|session| session.import("uvloop")?.call_method("new_event_loop", ()), None)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Interpreter::event_loop`], and those of `make`.
+    pub fn event_loop_of<M>(&self, make: M, reactor: Option<Box<dyn Reactor>>) -> Result<EventLoop>
+    where
+        M: for<'s> FnOnce(&'s Session) -> Result<Object<'s>>,
+    {
         let start = || {
-            let shared = Shared::start(&self.session(), reactor(), moment)?;
+            // One that only sleeps needs no share of the thread's time.
+            let reactor = match reactor {
+                Some(reactor) => (reactor, true),
+                None => (Box::new(Sleeper) as Box<dyn Reactor>, false),
+            };
+            let shared = Shared::start(&self.session(), make, reactor)?;
             Ok(Box::new(Attached(shared)) as Box<_>)
         };
         let value = self.0.lazy_value().get_or_start(start)?;

@@ -16,8 +16,8 @@ pub trait Reactor: Send + 'static {
     /// nothing readable: return then, or the function waits.
     ///
     /// The descriptor is the same in each call, and becomes readable once for what comes: an edge-triggered poll suffices (epoll(7),
-    /// `EPOLLET`). Where something was ready before, `limit` is zero. A call that returns too early costs a look into the interpreter, a
-    /// late one is late for the loop's timers. A panic ends the loop, as an end of the interpreter does.
+    /// `EPOLLET`). A call that returns too early costs little, a late one is late for the loop's timers. While the loop always has something to do,
+    /// this is called every few milliseconds with a limit of zero. A panic ends the loop, as an end of the interpreter does.
     fn wait(&mut self, ready: BorrowedFd<'_>, limit: Option<Duration>);
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct Inner {
     on_stuck: OnStuck,
     end: Arc<End>,
     visitors: Arc<Visitors>,
-    settling: Settling,
+    settling: Arc<Settling>,
     /// Its guarded functions, if it contains its crashes.
     guarded: Option<Arc<Guarded>>,
     /// `None` only while this is dropped.

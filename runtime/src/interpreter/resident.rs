@@ -9,9 +9,10 @@ use super::thread_end::{Gate, hand_over_state};
 use super::visitors::Visitors;
 use crate::crash::contain::Guarded;
 use crate::payload::table::PayloadTable;
+use crate::settled_pages::Settling;
 use crate::thread::{Thread, stack};
 use crate::{Error, Result};
-use hydrozoa_loader::DomainId;
+use hydrozoa_loader::{DomainId, current};
 use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -29,6 +30,7 @@ pub(crate) struct Residence {
     /// The functions of the table are there as long as this.
     guarded: Option<Arc<Guarded>>,
     visitors: Arc<Visitors>,
+    settling: Arc<Settling>,
     gate: Arc<Gate>,
 }
 
@@ -38,6 +40,7 @@ impl Residence {
     pub(crate) fn visit<R>(&self, action: impl FnOnce(&PayloadTable) -> R) -> R {
         let _outside = Outside::entering(self.domain);
         let _visitor = self.visitors.enter(|| false);
+        self.settling.prefetch();
         // SAFETY: the interpreter is started, and not finalized before this thread has ended. The thread runs in its domain.
         let token = unsafe { (self.table.enter)(stack::room()) };
         if token & NEW_THREAD != 0 {
@@ -45,6 +48,27 @@ impl Residence {
         }
         let _inside = Inside { table: &self.table, token };
         action(&self.table)
+    }
+
+    /// Has the resident step out of a visit for the time of `action`, which a function does that code of the interpreter has called without the
+    /// GIL. Meanwhile the interpreter can be settled. `None` under the GIL.
+    pub(crate) fn outside<R>(&self, action: impl FnOnce() -> R) -> Option<R> {
+        // SAFETY: any thread may ask.
+        if unsafe { (self.table.attached)() } != 0 {
+            return None;
+        }
+        struct Back<'a>(&'a Residence);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.settling.prefetch();
+                // SAFETY: the thread goes on in code of this domain.
+                unsafe { current::replace(Some(self.0.domain)) };
+            }
+        }
+        let _back = Back(self);
+        // SAFETY: the thread runs none of the domain's code until this is dropped.
+        unsafe { current::replace(None) };
+        Some(self.visitors.without(action))
     }
 }
 
@@ -81,6 +105,7 @@ impl Interpreter {
             table: self.0.table,
             guarded: self.0.guarded.clone(),
             visitors: self.0.visitors.clone(),
+            settling: self.0.settling.clone(),
             gate: self.0.gate.clone(),
         };
         let guarded = residence.guarded.clone();

@@ -179,7 +179,7 @@ pub(crate) fn start(
         on_stuck: configuration.on_stuck.clone(),
         end,
         visitors,
-        settling: Settling::new(configuration.settling.clone()),
+        settling: Arc::new(Settling::new(configuration.settling.clone())),
         guarded: guarded.clone(),
         main: Some(main),
     });

@@ -61,6 +61,21 @@ impl Visitors {
         }
     }
 
+    /// Has the calling thread, which is counted, leave for the time of `action`. Its code of the interpreter's neither runs meanwhile nor holds the
+    /// GIL.
+    pub(super) fn without<R>(&self, action: impl FnOnce() -> R) -> R {
+        struct Back<'a>(&'a Visitors);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                // The count goes back to the thread's visitor.
+                std::mem::forget(self.0.enter(|| false));
+            }
+        }
+        let _back = Back(self);
+        drop(Visitor(self));
+        action()
+    }
+
     #[cold]
     fn wait(&self) {
         while self.state.load(Ordering::Acquire) & CLOSED != 0 {

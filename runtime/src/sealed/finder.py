@@ -38,8 +38,6 @@ def install(view, offset, length):
     sys.path_hooks.insert(0, path_hook)
     sys.path_importer_cache.clear()
     sys.meta_path.append(Last)
-    PathFinder.find_distributions = staticmethod(_find_other_distributions)
-    _namespace_loader().get_resource_reader = _namespace_reader
     _add_builtins()
     if sys.version_info >= (3, 11):
         _name_files_of_frozen()
@@ -165,7 +163,7 @@ class Folder:
             if sys.pycache_prefix is None:
                 spec._cached = _cached(path)
         else:
-            spec = ModuleSpec(fullname, ExtensionLoader(fullname, path), origin=path)
+            spec = ModuleSpec(fullname, ExtensionFileLoader(fullname, path), origin=path)
         spec._set_fileattr = True
         if is_package:
             spec.submodule_search_locations = [path.rpartition("/")[0]]
@@ -200,7 +198,7 @@ _RESOURCES = "_hydrozoa_sealed_resources"
 
 
 class Last:
-    """Stands last on sys.meta_path. It names the way to add a module that is missing, and finds distributions."""
+    """Stands last on sys.meta_path. It names the way to add a module that is missing."""
 
     @classmethod
     def find_spec(cls, fullname, path=None, target=None):
@@ -228,42 +226,14 @@ class Last:
     find_spec.__func__.__code__ = find_spec.__func__.__code__.replace(co_filename="<frozen importlib._bootstrap>")
 
     @staticmethod
-    def find_distributions(context=None):
-        from _hydrozoa_sealed_resources import find_distributions
-
-        return find_distributions(context)
-
-    @staticmethod
     def invalidate_caches():
         """Does nothing: the file does not change."""
-
-
-def _find_other_distributions(context=None):
-    """PathFinder's distributions, but for those in directories below the root: it would look for them on the machine."""
-    from importlib.metadata import DistributionFinder, MetadataPathFinder
-
-    context = context or DistributionFinder.Context()
-    path = [entry for entry in context.path if _is_for_others(inner_path(str(entry)))]
-    return MetadataPathFinder.find_distributions(DistributionFinder.Context(name=context.name, path=path))
 
 
 # Loaders
 
 
-class _Reader:
-    """How loaders read what lies beside their modules."""
-
-    def get_data(self, path):
-        path = str(path)
-        return super().get_data(path) if inner_path(path) is None else read(path)
-
-    def get_resource_reader(self, fullname):
-        from _hydrozoa_sealed_resources import Reader
-
-        return Reader(self.get_filename(fullname).rpartition("/")[0])
-
-
-class Loader(_Reader, SourceFileLoader):
+class Loader(SourceFileLoader):
     """Loads a module from its stored code."""
 
     def __init__(self, fullname, path, offset, length):
@@ -286,18 +256,13 @@ class Loader(_Reader, SourceFileLoader):
             folder = folder.rpartition("/")[0]
         self._offset, self._length = listing(folder)[1][self.name.rpartition(".")[2]][2:]
 
+    def get_data(self, path):
+        path = str(path)
+        return super().get_data(path) if inner_path(path) is None else read(path)
+
     def get_source(self, fullname):
         path = self.get_filename(fullname)
         return decode_source(read(path)) if path[-3:] == ".py" and find_file(path) else None
-
-    def path_stats(self, path):
-        place = find_file(path)
-        if place is None:
-            raise FileNotFoundError(2, "No such file in this sealed application", path)
-        return {"mtime": 0, "size": place[1]}
-
-    def set_data(self, path, data, *, _mode=0o666):
-        """Does nothing: the file does not change."""
 
 
 class ChangingLoader(Loader):
@@ -309,23 +274,6 @@ class ChangingLoader(Loader):
 
     # As above: an import's traceback does not show this frame.
     exec_module.__code__ = exec_module.__code__.replace(co_filename="<frozen importlib._bootstrap_external>")
-
-
-class ExtensionLoader(_Reader, ExtensionFileLoader):
-    """Loads an extension module. The application's native loader knows its path."""
-
-
-def _namespace_loader():
-    import _frozen_importlib_external as external
-
-    return getattr(external, "NamespaceLoader", None) or external._NamespaceLoader
-
-
-def _namespace_reader(self, fullname):
-    """The reader of a namespace package, some of whose directories may be on the machine."""
-    from _hydrozoa_sealed_resources import namespace_reader
-
-    return namespace_reader(self._path)
 
 
 # The start

@@ -4,11 +4,12 @@
 //! process does what was set last. Code is told of its own action or the program's, so it can put no other interpreter's
 //! back. An interpreter's action goes when the interpreter ends, or when its code puts the program's action back. The action
 //! below comes up again. An action of the program's own is found when the process no longer has the one
-//! that was set here: it takes the place of all.
+//! that was set here: it takes the place of all. Handlers of SIGCHLD stand beside each other ([`super::child_handlers`]).
 //!
 //! Handlers call this too (`faulthandler_user` in Modules/faulthandler.c puts back what was before it, raises the signal,
 //! and sets its handler again). So nothing here allocates, and no signal comes while the lock is held.
 
+use super::child_handlers::{self, ChildHandler};
 use crate::crash;
 use hydrozoa_loader::Process;
 use std::cell::UnsafeCell;
@@ -30,7 +31,7 @@ pub(super) struct Action {
     pub(super) handler: usize,
     pub(super) flags: c_int,
     /// The first word of a set, which has all signals of the kernel.
-    mask: u64,
+    pub(super) mask: u64,
 }
 
 impl Action {
@@ -57,6 +58,8 @@ impl Action {
     pub(super) fn of(action: &libc::sigaction) -> Self {
         // SAFETY: a set has at least a word.
         let mask = unsafe { ptr::from_ref(&action.sa_mask).cast::<u64>().read() };
+        // The kernel blocks neither, whoever asks for it (sigprocmask(2)).
+        let mask = mask & !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
         Self { handler: action.sa_sigaction, flags: action.sa_flags, mask }
     }
 
@@ -109,6 +112,7 @@ pub(super) struct Handlers {
     /// Null before the first, and after the interpreter's end. Changed by the thread that has the turn.
     table: UnsafeCell<*mut Table>,
     has_ended: UnsafeCell<bool>,
+    child: ChildHandler,
 }
 
 // SAFETY: only the thread that has the turn uses both.
@@ -197,7 +201,11 @@ impl Drop for Turn {
 
 impl Handlers {
     pub(super) const fn none() -> Self {
-        Self { table: UnsafeCell::new(ptr::null_mut()), has_ended: UnsafeCell::new(false) }
+        Self {
+            table: UnsafeCell::new(ptr::null_mut()),
+            has_ended: UnsafeCell::new(false),
+            child: ChildHandler::none(),
+        }
     }
 
     /// Sets an action, if there is a new one and `decide` lets it pass: it gets the new one, the one that the code has set
@@ -207,7 +215,7 @@ impl Handlers {
     ///
     /// The number of the error.
     pub(super) fn exchange(
-        &self,
+        &'static self,
         signal: c_int,
         new: Option<Action>,
         decide: impl FnOnce(&Action, Option<&Action>, &Action) -> Decision,
@@ -241,14 +249,21 @@ impl Handlers {
         let former = *set;
         all.program[index] = program;
         all.order += 1;
-        let order = if new.means(&shown) { 0 } else { all.order };
+        // Code that lets go of SIGCHLD takes no other's handler with it.
+        let lets_go = new.means(&shown) || signal == libc::SIGCHLD && !new.is_function();
+        let order = if lets_go { 0 } else { all.order };
         *set = Set { action: new, order };
+        if signal == libc::SIGCHLD {
+            // Before the signal comes to it.
+            child_handlers::PROGRAM.set(Some(&program));
+            self.child.set((order > 0).then_some(&new));
+        }
         all.settle(index, &now).inspect_err(|_| *set = former)?;
         Ok(before)
     }
 
     /// Takes out what the interpreter's code has set. It sets nothing from now on.
-    pub(super) fn end(&self) {
+    pub(super) fn end(&'static self) {
         let turn = Turn::take();
         let all = turn.all();
         // SAFETY: this thread has the turn.
@@ -258,6 +273,7 @@ impl Handlers {
         };
         // SAFETY: null, or a table that lives until it is taken out below.
         let Some(own) = (unsafe { table.as_mut() }) else { return };
+        self.child.set(None);
         for index in 1..COUNT {
             let Ok(now) = Action::of_process(index as c_int) else { continue };
             all.look(index, &now);
@@ -268,6 +284,12 @@ impl Handlers {
         }
         all.remove(table);
     }
+}
+
+/// The process's action, where this one was set last.
+fn of_process(index: usize, action: Action) -> Action {
+    let is_shared = index == libc::SIGCHLD as usize && action.is_function();
+    if is_shared { child_handlers::of_all(action) } else { action }
 }
 
 impl All {
@@ -297,7 +319,7 @@ impl All {
         let Some(newest) = self.newest(index) else { return };
         // SAFETY: as in `newest`.
         let set = unsafe { &mut *newest };
-        if set.action.is(now) {
+        if of_process(index, set.action).is(now) {
             return;
         }
         if set.action.flags & libc::SA_RESETHAND != 0 && now.handler == libc::SIG_DFL {
@@ -316,7 +338,7 @@ impl All {
     /// Gives the process the action that was set last, or the program's. It has `now`.
     fn settle(&self, index: usize, now: &Action) -> Result<(), c_int> {
         // SAFETY: as in `newest`.
-        let newest = self.newest(index).map(|set| unsafe { (*set).action });
+        let newest = self.newest(index).map(|set| of_process(index, unsafe { (*set).action }));
         let wanted = newest.unwrap_or(self.program[index]);
         if wanted.is(now) { Ok(()) } else { wanted.set(index as c_int) }
     }

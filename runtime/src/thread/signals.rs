@@ -84,7 +84,7 @@ impl Guard {
     }
 
     /// The interpreter has ended. None of its handlers is called any more.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end(&'static self) {
         if self.guards() {
             self.handlers.end();
         }
@@ -111,7 +111,9 @@ impl Guard {
             // All of CPython's calls go through `PyOS_setsig`, which wants neither flag, but those of the module
             // faulthandler (`faulthandler_register`), whose handler writes the stacks at once.
             let only_notes = by_python && new.flags & (libc::SA_RESTART | libc::SA_NODEFER) == 0;
-            return match CRASHES.contains(&signal) || !only_notes && !of_application {
+            // Each handler of SIGCHLD is called, the application's too.
+            let is_free = !of_application || signal == libc::SIGCHLD;
+            return match CRASHES.contains(&signal) || !only_notes && is_free {
                 true => Decision::Pass,
                 false => Decision::Refuse,
             };
@@ -126,7 +128,12 @@ impl Guard {
     }
 
     /// Does the work of `sigaction(2)`, for a call at `caller`.
-    fn exchange(&self, signal: c_int, new: Option<Action>, caller: usize) -> Result<Action, c_int> {
+    fn exchange(
+        &'static self,
+        signal: c_int,
+        new: Option<Action>,
+        caller: usize,
+    ) -> Result<Action, c_int> {
         if let Some(before) = Trial::exchange(new) {
             return Ok(before);
         }

@@ -2,7 +2,6 @@
 
 mod awaitables;
 mod coroutines;
-mod cpython;
 #[path = "../cycling/mod.rs"]
 #[expect(dead_code, reason = "nothing is served meanwhile")]
 mod cycling;

@@ -30,8 +30,8 @@ const WORKLOADS: [&str; 2] = ["pandas", "tokenizers"];
 const CLIENTS: [&str; 2] = ["tritonclient", "geventhttpclient"];
 
 /// The frameworks that the tests of `hydrozoa run` serve, and what those ask for that use more than them.
-const WEB: [&str; 6] =
-    ["flask", "django", "fastapi", "python-multipart", "websockets", "prometheus-client"];
+const WEB: [&str; 7] =
+    ["flask", "django", "fastapi", "python-multipart", "websockets", "prometheus-client", "uvloop"];
 
 /// The one version of CPython on which serving systems are compared: the newest that all of them have.
 pub const SERVING: u8 = 11;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use hydrozoa_web::{Lifespan, Settings};
+use hydrozoa_web::{Lifespan, Loop, Settings};
 
 use crate::{bytes, count, dense};
 
@@ -25,6 +25,9 @@ pub struct Workers {
     /// ASGI: requests that a worker runs at once; further ones get 503
     #[arg(long, value_name = "N", value_parser = count, default_value = "1000")]
     limit_concurrency: NonZeroUsize,
+    /// ASGI: the event loop; `auto` is uvloop's where the application's Python has it
+    #[arg(long = "loop", value_enum, value_name = "KIND", default_value_t = Runs::Auto)]
+    event_loop: Runs,
     /// ASGI: whether the application has a start and an end of its own
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Takes::Auto)]
     lifespan: Takes,
@@ -64,6 +67,16 @@ enum Takes {
     Off,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Runs {
+    /// uvloop's where it is installed, else asyncio's
+    Auto,
+    /// asyncio's
+    Asyncio,
+    /// uvloop's
+    Uvloop,
+}
+
 impl Workers {
     /// Sets what these options say. An application that is being written has one worker, in memory, unless the options ask for more.
     pub fn fill(&self, settings: &mut Settings, is_written: bool) -> Result<()> {
@@ -78,6 +91,11 @@ impl Workers {
         settings.max_requests_jitter = self.max_requests_jitter;
         settings.max_memory = Some(self.max_memory).filter(|most| *most > 0);
         settings.contain_crashes = self.contain_crashes;
+        settings.event_loop = match self.event_loop {
+            Runs::Auto => Loop::Auto,
+            Runs::Asyncio => Loop::Asyncio,
+            Runs::Uvloop => Loop::Uvloop,
+        };
         settings.lifespan = match self.lifespan {
             Takes::Auto => Lifespan::Auto,
             Takes::On => Lifespan::On,

@@ -1,7 +1,9 @@
 //! Applications of ASGI.
 
 use crate::client::{Client, get};
+use crate::frameworks::served_with;
 use crate::process::Server;
+use std::env;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
@@ -48,14 +50,39 @@ fn the_scope_is_complete_and_bodies_stream_both_ways() {
 }
 
 #[test]
-fn requests_of_one_worker_run_beside_each_other() {
-    let server = Server::start("coroutines", &["--workers", "1"]);
-    let address = server.address();
-    let began = Instant::now();
-    let asked: Vec<_> =
-        (0..20).map(|_| std::thread::spawn(move || get(address, "/sleep?0.5").status)).collect();
-    assert!(asked.into_iter().all(|asked| asked.join().unwrap() == 200));
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+fn requests_of_one_worker_run_beside_each_other_on_either_loop() {
+    // The tests' own Python has no uvloop.
+    let bare = || Server::start("coroutines", &["--workers", "1"]);
+    let with =
+        |options: &[&str]| served_with("coroutines", &[&["--workers", "1"], options].concat());
+    for (server, name) in [
+        (bare(), if env::var_os("HYDROZOA_TEST_UVLOOP").is_some() { "uvloop" } else { "asyncio" }),
+        (with(&[]), "uvloop"),
+        (with(&["--loop", "uvloop"]), "uvloop"),
+        (with(&["--loop", "asyncio"]), "asyncio"),
+    ] {
+        let address = server.address();
+        let runs = get(address, "/loop").text().to_owned();
+        assert!(runs.starts_with(name), "{runs}");
+        let began = Instant::now();
+        let ask = move || get(address, "/sleep?0.5").status;
+        let asked: Vec<_> = (0..20).map(|_| std::thread::spawn(ask)).collect();
+        assert!(asked.into_iter().all(|asked| asked.join().unwrap() == 200));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn children_of_all_workers_are_waited_for_on_either_loop() {
+    for option in ["uvloop", "asyncio"] {
+        let server = served_with("coroutines", &["--workers", "3", "--loop", option]);
+        let address = server.address();
+        let ask = |number| move || get(address, &format!("/child?{number}")).text().to_owned();
+        let asked: Vec<_> = (0..30).map(|number| std::thread::spawn(ask(number))).collect();
+        for (number, asked) in asked.into_iter().enumerate() {
+            assert_eq!(asked.join().unwrap(), format!("3 {number}"), "{option}");
+        }
+    }
 }
 
 #[test]

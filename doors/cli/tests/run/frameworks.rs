@@ -18,7 +18,8 @@ pub fn venv() -> String {
 
 pub fn served_with(application: &str, options: &[&str]) -> Server {
     let venv = venv();
-    let all = [&["--workers", "2", "--venv", &venv], options].concat();
+    let workers: &[&str] = if options.contains(&"--workers") { &[] } else { &["--workers", "2"] };
+    let all = [workers, &["--venv", &venv], options].concat();
     Server::start(application, &all)
 }
 

@@ -1,5 +1,6 @@
 //! The command, and what it says.
 
+use crate::frameworks::venv;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,13 @@ pub fn command(application: &str, options: &[&str]) -> Command {
     }
     if !options.contains(&"--bind") && !options.contains(&"--fd") {
         command.args(["--bind", "127.0.0.1:0"]);
+    }
+    // The tests' own Python has no uvloop, and so asyncio's loop.
+    if application == "coroutines"
+        && std::env::var_os("HYDROZOA_TEST_UVLOOP").is_some()
+        && !options.contains(&"--venv")
+    {
+        command.arg("--venv").arg(venv());
     }
     command.args(options).stdin(Stdio::null());
     command

@@ -40,6 +40,13 @@ async def application(scope, receive, send):
     elif path == "/sleep":
         await asyncio.sleep(float(scope["query_string"]))
         await answer(send, b"slept")
+    elif path == "/loop":
+        await answer(send, type(asyncio.get_running_loop()).__module__.encode())
+    elif path == "/child":
+        # It ends while others of this and of other workers run.
+        child = await asyncio.create_subprocess_exec("sh", "-c", "sleep 0.2; echo $0; exit 3", scope["query_string"], stdout=asyncio.subprocess.PIPE)
+        out, _ = await child.communicate()
+        await answer(send, b"%d %s" % (child.returncode, out.strip()))
     elif path == "/name":
         await asyncio.sleep(float(scope["query_string"]))
         await answer(send, NAME)

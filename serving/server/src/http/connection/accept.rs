@@ -180,7 +180,7 @@ async fn connection_2<S: Respond>(
 ) {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
-        .timer(LazyTimer)
+        .timer(LazyTimer::default())
         .max_concurrent_streams(STREAMS)
         .max_header_list_size(u32::try_from(terms.limits.max_header_size).unwrap_or(u32::MAX))
         .keep_alive_interval(terms.limits.header_timeout)
@@ -211,7 +211,7 @@ async fn connection<S: Respond>(
     let most = terms.limits.max_header_size.max(LEAST_BUFFER);
     let mut builder = http1::Builder::new();
     builder
-        .timer(LazyTimer)
+        .timer(LazyTimer::default())
         .header_read_timeout(terms.limits.header_timeout)
         .max_header_size(most)
         .max_buf_size(most);
