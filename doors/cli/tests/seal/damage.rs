@@ -1,6 +1,7 @@
 //! A damaged application says so, and never panics.
 
 use crate::application::application;
+use std::env;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::{Command, Output};
@@ -76,5 +77,46 @@ fn every_flipped_byte_is_found_and_no_start_panics() {
         assert!(!text.contains("panicked"), "byte {place}: {text}");
         let handle = fs::OpenOptions::new().write(true).open(&file).unwrap();
         handle.write_all_at(&[original], place).unwrap();
+    }
+}
+
+/// How many damaged files are started. `HYDROZOA_TEST_DAMAGE=10000` takes some minutes.
+const STARTS: u64 = 40;
+
+#[test]
+fn a_damaged_file_is_right_or_fails_in_words() {
+    let number = |name: &str| env::var(name).ok().and_then(|text| text.parse().ok());
+    let seed = number("HYDROZOA_TEST_SEED").unwrap_or(1);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let whole = application().file();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("damaged");
+    fs::copy(&whole, &file).unwrap();
+    let bytes = fs::read(&whole).unwrap();
+    let (base, length) = (base_length(&bytes), bytes.len() as u64);
+    for index in 0..number("HYDROZOA_TEST_DAMAGE").unwrap_or(STARTS) {
+        // Code and text of libraries are the most of it. Half of the damages are in the records behind them.
+        let first = if index % 2 == 0 { base } else { length - (length - base) / 50 };
+        let damages: Vec<_> =
+            (0..random.u32(1..4)).map(|_| (random.u64(first..length), random.u8(..))).collect();
+        let write = |bytes: &dyn Fn(u64, u8) -> u8| {
+            let handle = fs::OpenOptions::new().write(true).open(&file).unwrap();
+            for (place, byte) in &damages {
+                handle.write_all_at(&[bytes(*place, *byte)], *place).unwrap();
+            }
+        };
+        write(&|_, byte| byte);
+        let started = Command::new("timeout")
+            .arg("60")
+            .arg(&file)
+            .args(["say", "import json; print(6 * 7)"])
+            .output();
+        let Output { status, stderr, .. } = started.unwrap();
+        let text = String::from_utf8_lossy(&stderr);
+        let told = format!("seed {seed}, file {index}, {damages:?}: {status}, {text}");
+        assert!(!text.contains("panicked") && status.code() != Some(124), "{told}");
+        // Code that is another one may do anything but end in silence.
+        assert!(status.success() || !text.is_empty(), "{told}");
+        write(&|place, _| bytes[place as usize]);
     }
 }
