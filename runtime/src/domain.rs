@@ -9,7 +9,6 @@ use crate::python::Installation;
 use crate::thread::departure::Departures;
 use crate::thread::settings;
 use crate::thread::signals::Guard;
-use crate::thread::waits;
 use hydrozoa_loader::{Domain, Interposition, Library};
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -63,11 +62,10 @@ impl InterpreterDomain {
             builder = builder.environment(environment.entries());
         }
         let signals = Guard::new();
-        let answers_of_threads = signals
-            .interpositions()
-            .into_iter()
-            .chain(settings::interpositions())
-            .chain(waits::interpositions());
+        let answers_of_threads =
+            signals.interpositions().into_iter().chain(settings::interpositions());
+        #[cfg(feature = "async")]
+        let answers_of_threads = answers_of_threads.chain(crate::thread::waits::interpositions());
         for (symbol, interposition) in answers_of_threads {
             builder = builder.interpose(symbol, interposition);
         }

@@ -14,6 +14,7 @@ pub(crate) mod reaction_time;
 pub(crate) mod settings;
 pub(crate) mod signals;
 pub(crate) mod stack;
+#[cfg(feature = "async")]
 pub(crate) mod waits;
 
 use crate::crash;

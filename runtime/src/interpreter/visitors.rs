@@ -63,6 +63,7 @@ impl Visitors {
 
     /// Has the calling thread, which is counted, leave for the time of `action`. Its code of the interpreter's neither runs meanwhile nor holds the
     /// GIL.
+    #[cfg(feature = "async")]
     pub(super) fn without<R>(&self, action: impl FnOnce() -> R) -> R {
         struct Back<'a>(&'a Visitors);
         impl Drop for Back<'_> {
