@@ -251,9 +251,11 @@ def event_loop(name):
         return None
     try:
         import uvloop
-    except ImportError:
+    except ImportError as error:
         if name == "uvloop":
-            raise
+            from _hydrozoa_web import Refused
+
+            raise Refused(f"--loop uvloop: {error}: install uvloop, or use --loop asyncio") from None
         return None
     return uvloop.new_event_loop()
 

@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::local::{LoopId, Serving};
 use crate::request::Scope;
 use crate::settings::Settings;
-use crate::worker::{Context, Worker};
+use crate::worker::{Context, Worker, of_load};
 use bytes::Bytes;
 use hydrozoa::{EventLoop, Handle, Object, Reactor, Session, Task};
 use hyper::StatusCode;
@@ -60,10 +60,7 @@ impl Asgi {
             Ok((handle, Self { events, id, lifespan, beat, beating }))
         };
         let application = || settings.application.clone();
-        let (handle, asgi) = made().map_err(|source| Error::Load {
-            application: application(),
-            source: Box::new(source),
-        })?;
+        let (handle, asgi) = made().map_err(|error| of_load(&settings.application, error))?;
         let started = host.runtime.block_on(asgi.call(&asgi.lifespan, "start"));
         started.map_err(|source| Error::Startup {
             application: application(),

@@ -151,7 +151,7 @@ impl Drop for Worker {
 }
 
 /// An error of the application's module, or of the command line.
-fn of_load(application: &str, error: hydrozoa::Error) -> Error {
+pub(crate) fn of_load(application: &str, error: hydrozoa::Error) -> Error {
     match error {
         hydrozoa::Error::Python { type_name, message, .. }
             if type_name == "_hydrozoa_web.Refused" =>

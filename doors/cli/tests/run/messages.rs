@@ -50,6 +50,13 @@ fn an_application_that_raises_at_its_start_shows_its_traceback() {
 }
 
 #[test]
+fn a_loop_that_is_not_installed_is_named() {
+    let log = refused("coroutines:application", &["--workers", "1", "--loop", "uvloop"]);
+    let words = "--loop uvloop: No module named 'uvloop': install uvloop, or use --loop asyncio";
+    assert!(log.contains(words) && !log.contains("Traceback"), "{log}");
+}
+
+#[test]
 fn options_that_cannot_be_met_are_refused_in_words() {
     for (options, words) in [
         (&["--bind", "nonsense"][..], "`nonsense` is neither HOST:PORT nor unix:PATH"),
