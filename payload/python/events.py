@@ -77,7 +77,7 @@ class Driven(_Mailbox):
         # asyncio itself does not keep tasks alive.
         self._tasks = {}
         self._ends = False
-        self._loop = loop or asyncio.SelectorEventLoop()
+        self._loop = asyncio.SelectorEventLoop() if loop is None else loop
         try:
             self.attach(self._loop)
         except BaseException:

@@ -381,7 +381,7 @@ fn each_handler_of_sigchld_is_called_whoever_has_set_it() {
              int calls;
              static void handler(int number) { (void)number; calls++; }
              int install(void) {
-                 struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
+                 struct sigaction action = { .sa_handler = handler, .sa_flags = SA_NOCLDWAIT | SA_RESETHAND };
                  sigfillset(&action.sa_mask);
                  return sigaction(SIGCHLD, &action, 0);
              }
@@ -418,6 +418,9 @@ fn each_handler_of_sigchld_is_called_whoever_has_set_it() {
                 all().iter().zip(before).map(|(now, before)| now - before).collect::<Vec<_>>()
             };
             assert_eq!(sent(), [1; 4]);
+            let now = dispositions();
+            let flags = now.iter().find(|one| one.0 == libc::SIGCHLD).unwrap().2;
+            assert_eq!(flags & (libc::SA_RESTART | libc::SA_NOCLDWAIT), libc::SA_RESTART);
             let reset = || -> hydrozoa::Result<i32> {
                 owns[0].attach(&sessions[0])?.getattr("own")?.call_method("reset", ())?.extract()
             };

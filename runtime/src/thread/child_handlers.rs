@@ -42,10 +42,21 @@ impl ChildHandler {
     }
 }
 
-/// The process's action in place of one that an interpreter's code has set.
-pub(super) fn of_all(action: Action) -> Action {
-    let flags = action.flags & !libc::SA_RESETHAND | libc::SA_SIGINFO;
-    Action { handler: each(), flags, ..action }
+/// The process's action while an interpreter's code has a handler, whatever that code has asked for: no handler is interrupted by another signal
+/// but that of a crash, calls of the application go on (`SA_RESTART`), and children stay for those who wait for them (no `SA_NOCLDWAIT`).
+pub(super) fn action() -> Action {
+    const CRASHES: [c_int; 7] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGSYS,
+    ];
+    let never = CRASHES.into_iter().chain([libc::SIGKILL, libc::SIGSTOP]);
+    let mask = never.fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
+    Action { handler: each(), flags: libc::SA_SIGINFO | libc::SA_RESTART, mask }
 }
 
 fn each() -> usize {

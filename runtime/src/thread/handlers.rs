@@ -289,7 +289,7 @@ impl Handlers {
 /// The process's action, where this one was set last.
 fn of_process(index: usize, action: Action) -> Action {
     let is_shared = index == libc::SIGCHLD as usize && action.is_function();
-    if is_shared { child_handlers::of_all(action) } else { action }
+    if is_shared { child_handlers::action() } else { action }
 }
 
 impl All {

@@ -131,6 +131,40 @@ fn a_reactor_that_panics_ends_the_loop() {
     });
 }
 
+#[test]
+fn a_loop_may_be_of_a_class_of_the_program_s_and_one_that_cannot_be_had_is_an_error() {
+    const CODE: &str = "
+import asyncio
+class Own(asyncio.SelectorEventLoop):
+    def __bool__(self):
+        return False
+class Without:
+    def add_reader(self, *words):
+        pass
+    def close(self):
+        pass
+";
+    for pool in pools(1) {
+        let interpreter = &pool.interpreters()[0];
+        let code = interpreter.session().run(CODE, "own.py").unwrap().keep();
+        let of = |class: &str| {
+            interpreter.event_loop_of(|session| code.attach(session)?.call_method(class, ()), None)
+        };
+        for (class, error) in [("Without", "_get_backend_id"), ("Missing", "Missing")] {
+            let text = of(class).unwrap_err().to_string();
+            assert!(text.contains(error), "{text}");
+        }
+        let events = of("Own").unwrap();
+        let (sender, receiver) = channel();
+        events.call_soon(move |session| {
+            let own =
+                session.import("asyncio").and_then(|it| it.call_method("get_running_loop", ()));
+            sender.send(own.unwrap().type_name()).unwrap();
+        });
+        assert_eq!(receiver.recv_timeout(LONG).unwrap(), "Own");
+    }
+}
+
 /// A loop with a reactor, on each version.
 fn each_new(test: impl Fn(&EventLoop, &Sender<Job>)) {
     for pool in pools(1) {

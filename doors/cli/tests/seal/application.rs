@@ -33,8 +33,13 @@ pub fn found() -> Installation {
 
 /// `hydrozoa seal` with this Python.
 pub fn seal(output: &Path) -> Command {
+    seal_of(&found(), output)
+}
+
+/// `hydrozoa seal` with another one.
+pub fn seal_of(python: &Installation, output: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hydrozoa"));
-    command.arg("seal").arg("--python").arg(found().library());
+    command.arg("seal").arg("--python").arg(python.library());
     // The names of a test build's functions are many.
     command.arg("--no-symbols").arg("-o").arg(output);
     command
