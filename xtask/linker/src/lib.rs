@@ -9,8 +9,10 @@ pub mod random;
 mod shim;
 mod words;
 
-use clap::{Args, Subcommand};
+use std::num::NonZero;
 use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
 
 /// Options of `cargo xtask linker`.
 #[derive(Args)]
@@ -38,6 +40,9 @@ pub struct Arguments {
     /// Each case with its first compiler and linker only
     #[arg(long)]
     quick: bool,
+    /// Only each Nth of the cases
+    #[arg(long, value_name = "N")]
+    every: Option<NonZero<usize>>,
     /// Draw N programs at random and run them by both loaders
     #[arg(long, value_name = "N")]
     random: Option<u64>,
@@ -77,10 +82,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 names: arguments.only.clone(),
                 except: arguments.except.clone(),
                 quick: arguments.quick,
+                every: arguments.every,
             };
             let failed = cases::run(&selection)?.count.failed;
             anyhow::ensure!(failed == 0, "{failed} builds failed");
-            if arguments.quick && arguments.only.is_empty() && arguments.except.is_empty() {
+            let all = arguments.only.is_empty()
+                && arguments.except.is_empty()
+                && arguments.every.is_none();
+            if arguments.quick && all {
                 let quick = random::run(random::QUICK_COUNT, random::QUICK_SEED)?;
                 let failed = quick.count.failed;
                 anyhow::ensure!(failed == 0, "{failed} random programs differ");

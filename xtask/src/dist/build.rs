@@ -24,6 +24,12 @@ const TOOLS: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1"];
 /// The compiled packages.
 const PACKAGES: [&str; 3] = ["hydrozoa-cli", "hydrozoa-capi", "hydrozoa-triton"];
 
+/// The program of the linker's cases.
+pub const CASES: &str = "hydrozoa-linker-tests";
+
+/// The loader's first example.
+pub const COUNTERS: &str = "counters";
+
 /// The newest version of a symbol of glibc.
 const GLIBC: (u32, u32) = (2, 28);
 
@@ -44,10 +50,7 @@ impl Built {
     /// The tools cannot be installed, or cargo fails.
     pub fn new(machine: Machine, since: u64) -> Result<Self> {
         let entry = CacheFolder::open("dist-tools")?;
-        let tools = Venv::open(&python::find(None)?, entry.folder(), true)?;
-        if let Err(reason) = tools.install(&TOOLS)? {
-            bail!("the tools that compile for an older glibc cannot be installed: {reason}");
-        }
+        let tools = tools(&entry)?;
         println!("compiling for glibc {}.{} (10 CPU minutes)", GLIBC.0, GLIBC.1);
         let folder = match machine {
             Machine::X86_64 => Self::here(tools.root(), since)?,
@@ -66,19 +69,9 @@ impl Built {
     /// Compiles by this machine's cargo, and returns the folder.
     fn here(tools: &Path, since: u64) -> Result<PathBuf> {
         let folder = workspace::target()?.join("dist");
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let folders = std::iter::once(tools.join("bin")).chain(std::env::split_paths(&path));
-        let glibc = format!("{}.{}.{}", Machine::X86_64.target(), GLIBC.0, GLIBC.1);
-        let mut cargo = workspace::cargo();
-        cargo.args(["zigbuild", "--release", "--locked", "--target", &glibc]);
-        for package in PACKAGES {
-            cargo.args(["--package", package]);
-        }
-        cargo.arg("--target-dir").arg(&folder);
-        cargo.env("PATH", std::env::join_paths(folders)?);
-        cargo.env("HYDROZOA_PAYLOAD_TARGET", folder.join("payload"));
-        cargo.env("CARGO_INCREMENTAL", "0").env("SOURCE_DATE_EPOCH", since.to_string());
-        cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped()?);
+        let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
+        let mut cargo = zigbuild(tools, &folder)?;
+        cargo.args(packages).env("SOURCE_DATE_EPOCH", since.to_string());
         succeeds(&mut cargo)?;
         Ok(folder)
     }
@@ -168,6 +161,45 @@ impl Built {
         }
         Ok(())
     }
+}
+
+/// Compiles tests of the loader as the release is compiled, and returns the folder of the programs [`CASES`] and [`COUNTERS`].
+///
+/// # Errors
+///
+/// The tools cannot be installed, or cargo fails.
+pub fn tests_of_loader() -> Result<PathBuf> {
+    let folder = workspace::target()?.join("dist");
+    let entry = CacheFolder::open("dist-tools")?;
+    let mut cargo = zigbuild(tools(&entry)?.root(), &folder)?;
+    cargo.args(["--package", CASES, "--bin", CASES]);
+    cargo.args(["--package", "hydrozoa-loader", "--example", COUNTERS]);
+    succeeds(&mut cargo)?;
+    Ok(folder.join(Machine::X86_64.target()).join("release"))
+}
+
+/// The tools that compile for an older glibc, installed.
+fn tools(entry: &CacheFolder) -> Result<Venv> {
+    let tools = Venv::open(&python::find(None)?, entry.folder(), true)?;
+    if let Err(reason) = tools.install(&TOOLS)? {
+        bail!("the tools that compile for an older glibc cannot be installed: {reason}");
+    }
+    Ok(tools)
+}
+
+/// cargo, that compiles in a folder for this machine and the older glibc.
+fn zigbuild(tools: &Path, folder: &Path) -> Result<Command> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(tools.join("bin")).chain(std::env::split_paths(&path));
+    let glibc = format!("{}.{}.{}", Machine::X86_64.target(), GLIBC.0, GLIBC.1);
+    let mut cargo = workspace::cargo();
+    cargo.args(["zigbuild", "--release", "--locked", "--target", &glibc]);
+    cargo.arg("--target-dir").arg(folder);
+    cargo.env("PATH", std::env::join_paths(folders)?);
+    cargo.env("HYDROZOA_PAYLOAD_TARGET", folder.join("payload"));
+    cargo.env("CARGO_INCREMENTAL", "0");
+    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped()?);
+    Ok(cargo)
 }
 
 /// How many lines of `objdump -T` name a version of glibc, and those whose version is too new.

@@ -6,11 +6,13 @@
 //! | `build` | the compiled libraries and programs, for glibc 2.28 and newer |
 //! | `archive` | the command, the libraries, the headers and the backend of Triton, in one archive |
 //! | `bill` | what is inside: a bill of materials (CycloneDX) |
+//! | `cases` | the loader's own tests there |
 //! | `trial` | the wheel and the archive in an empty Debian, as a user installs them |
 
 mod archive;
 mod bill;
 mod build;
+mod cases;
 mod machine;
 mod trial;
 

@@ -1,7 +1,7 @@
 //! The wheel and the archive of a release in an empty Debian without Rust and without the checkout, as a user installs it.
 //!
 //! The Debians are 12, 13 and the unstable one, with their own CPythons, and 11: that has glibc 2.31 and no CPython that Hydrozoa knows, so one is built there from the sources
-//! that Debian 12 has.
+//! that Debian 12 has. Beside the C libraries of the others the loader's own tests run, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::cases::{Cases, SHARE};
 use super::{Machine, archive, sample, sorted, wheel_of};
 use crate::cache::{self, CacheFolder};
 use crate::debian::{self, Root};
@@ -21,6 +22,8 @@ pub(super) struct System {
     python: &'static str,
     /// The command that makes that Python of the sources in /srv/python.
     makes_python: Option<&'static str>,
+    /// Cases of the linker that are others beside the C library there. Nothing if none of them runs.
+    others: Option<&'static [&'static str]>,
 }
 
 /// Of each run of the suite.
@@ -32,6 +35,7 @@ pub(super) const SYSTEMS: [System; 4] = [
         packages: "ca-certificates,g++,libpython3.11,pkg-config,python3,python3-venv",
         python: "/usr/bin/python3",
         makes_python: None,
+        others: None,
     },
     System {
         release: "bullseye",
@@ -40,10 +44,18 @@ pub(super) const SYSTEMS: [System; 4] = [
         makes_python: Some(
             "cd /srv/python && ./configure --quiet --enable-shared --prefix=/opt/python LDFLAGS=-Wl,-rpath,/opt/python/lib && make -s -j2 && make -s install && rm -rf /srv/python",
         ),
+        others: Some(&[]),
     },
-    System { release: "trixie", packages: NEWER, python: "/usr/bin/python3", makes_python: None },
-    System { release: "sid", packages: NEWER, python: "/usr/bin/python3", makes_python: None },
+    System::newer("trixie"),
+    System::newer("sid"),
 ];
+
+impl System {
+    const fn newer(release: &'static str) -> Self {
+        let python = "/usr/bin/python3";
+        Self { release, packages: NEWER, python, makes_python: None, others: Some(&[]) }
+    }
+}
 
 /// With the release's own Python, whichever that is.
 const NEWER: &str = "ca-certificates,g++,libpython3-dev,pkg-config,python3,python3-venv";
@@ -121,23 +133,25 @@ assert server.wait(60) == 0
 /// A step fails. The root stays then.
 pub fn run(files: &Path, systems: &[System]) -> Result<()> {
     debian::is_possible()?;
+    let cases = Cases::new(1)?;
     for system in systems {
-        tried(files, system, &made(system)?)?;
+        tried(files, &cases, system, &made(system)?)?;
     }
     Ok(())
 }
 
-/// As [`run`], and returns in how many systems. One that this machine cannot make is said aloud.
+/// As [`run`], with a part of the linker's cases, and returns in how many systems. One that this machine cannot make is said aloud.
 ///
 /// # Errors
 ///
 /// A step fails.
 pub fn where_possible(files: &Path, systems: &[System]) -> Result<usize> {
+    let cases = Cases::new(SHARE)?;
     let mut count = 0;
     for system in systems {
         match debian::is_possible().and_then(|()| made(system)) {
             Ok(entry) => {
-                tried(files, system, &entry)?;
+                tried(files, &cases, system, &entry)?;
                 count += 1;
             }
             Err(error) => {
@@ -152,12 +166,14 @@ pub fn where_possible(files: &Path, systems: &[System]) -> Result<usize> {
 }
 
 /// Installs and tries the files in one system.
-fn tried(files: &Path, system: &System, entry: &CacheFolder) -> Result<()> {
+fn tried(files: &Path, cases: &Cases, system: &System, entry: &CacheFolder) -> Result<()> {
     println!("\nDebian {}", system.release);
     check_sums(files)?;
     let root = cache::root()?.join(format!("dist-root-{}", system.release));
     let certificates = PathBuf::from("/etc/ssl");
-    let mounted = vec![(files.to_owned(), FILES.to_owned()), (certificates, "/etc/ssl".to_owned())];
+    let mut mounted =
+        vec![(files.to_owned(), FILES.to_owned()), (certificates, "/etc/ssl".to_owned())];
+    mounted.extend(Cases::mounted()?);
     let root = Root::new(root, mounted);
     root.fill(entry.folder())?;
     for (name, text) in [("copies.py", COPIES), ("shop.py", SHOP), ("ask.py", ASK)] {
@@ -168,6 +184,11 @@ fn tried(files: &Path, system: &System, entry: &CacheFolder) -> Result<()> {
     let release = Release { root: &root, python: system.python };
     release.wheel(files).context("the wheel")?;
     release.archive().context("the archive")?;
+    if let Some(others) = system.others {
+        for line in cases.lines(others) {
+            release.step(&line).context("the loader's tests")?;
+        }
+    }
     root.remove()
 }
 

@@ -13,6 +13,7 @@ mod patch;
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -33,6 +34,8 @@ pub struct Selection {
     pub except: Vec<String>,
     /// The first compiler and linker of each case only.
     pub quick: bool,
+    /// Only each one of so many of those.
+    pub every: Option<NonZero<usize>>,
 }
 
 /// The result of one area.
@@ -119,7 +122,8 @@ fn select(folder: &Path, selection: &Selection) -> Result<Vec<Case>> {
         !selection.except.contains(&case.name)
             && (selection.names.is_empty() || selection.names.iter().any(is_named))
     };
-    let cases: Vec<Case> = cases.into_iter().filter(wanted).collect();
+    let every = selection.every.map_or(1, NonZero::get);
+    let cases: Vec<Case> = cases.into_iter().filter(wanted).step_by(every).collect();
     if cases.is_empty() {
         bail!("no case has this name");
     }

@@ -1,0 +1,48 @@
+//! The loader's own tests beside a C library that is older or newer than this machine's: its first example, and the linker's cases.
+//!
+//! They are compiled as a release is, and run in the same Debian. The cases' libraries are built by the compiler there.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::build::{self, CASES, COUNTERS};
+use crate::workspace;
+
+/// One of how many cases a run of the suite has.
+pub(super) const SHARE: usize = 3;
+
+/// The compiled programs.
+pub(super) struct Cases {
+    folder: PathBuf,
+    every: usize,
+}
+
+impl Cases {
+    /// Compiles them, to run one of so many cases.
+    ///
+    /// # Errors
+    ///
+    /// cargo fails.
+    pub(super) fn new(every: usize) -> Result<Self> {
+        println!("compiling the loader's tests for the same glibc (1 CPU minute)");
+        Ok(Self { folder: build::tests_of_loader()?, every })
+    }
+
+    /// The folders that they need at their places.
+    pub(super) fn mounted() -> Result<Vec<(PathBuf, String)>> {
+        // They look for the sources where they were compiled, and write where they lie.
+        let folders = [workspace::root().to_owned(), workspace::target()?];
+        Ok(folders.map(|folder| (folder.clone(), folder.display().to_string())).into())
+    }
+
+    /// Lines of a shell that run them, but for the cases whose names are given.
+    pub(super) fn lines(&self, except: &[&str]) -> [String; 2] {
+        let program = |name: &str| self.folder.join(name).display().to_string();
+        let mut cases = format!("{} linker --quick --every {}", program(CASES), self.every);
+        if !except.is_empty() {
+            cases = format!("{cases} --except {}", except.join(" "));
+        }
+        [program(&format!("examples/{COUNTERS}")), cases]
+    }
+}
