@@ -217,6 +217,10 @@ def main():
     sys.argv[1:] = []
     if arguments.seconds:
         faulthandler.dump_traceback_later(arguments.seconds)
+    # Each copy has a current folder of its own, as each process has.
+    own = arguments.folder / f"in-{COPY}"
+    own.mkdir(exist_ok=True)
+    os.chdir(own)
     report = Report(arguments.folder)
     run = with_pytest if arguments.kind == "pytest" else with_unittest
     status = run(arguments, report)

@@ -12,7 +12,12 @@ import os
 from asyncio.base_events import _run_until_complete_cb
 
 _VERSIONS = {"version": "3.0", "spec_version": "2.3"}
+_VERSIONS_OF_SOCKETS = {"version": "3.0", "spec_version": "2.4"}
 _DISCONNECT = {"type": "http.disconnect"}
+
+
+class ClientGone(ConnectionResetError):
+    """A message was sent to a WebSocket whose client has gone (ASGI 2.4, "Disconnected Client - send exception")."""
 
 
 def _exchanges(receive_body, reply, send_body, send_path, left):
@@ -95,13 +100,15 @@ def _sockets(Response, take, accept, deliver):
     class Socket:
         """A WebSocket. The host's functions: `take` gives a message or the client's end, `accept` decides, `deliver` sends."""
 
-        __slots__ = ("is_accepted", "is_closed", "is_connected", "number", "response")
+        __slots__ = ("has_closed", "is_accepted", "is_closed", "is_connected", "number", "response")
 
         def __init__(self, number):
             self.number = number
             # The response that rejects the client (ASGI, "Websocket Denial Response").
             self.response = None
-            self.is_connected = self.is_accepted = self.is_closed = False
+            # It has closed the socket itself; or it or the client has.
+            self.has_closed = self.is_closed = False
+            self.is_connected = self.is_accepted = False
 
         async def receive(self):
             if not self.is_connected:
@@ -123,6 +130,8 @@ def _sockets(Response, take, accept, deliver):
             if kind == "websocket.send":
                 if not self.is_accepted:
                     raise RuntimeError("websocket.send was sent before websocket.accept")
+                if self.has_closed:
+                    raise RuntimeError("websocket.send was sent behind websocket.close")
                 data = message.get("bytes")
                 waits = deliver(self.number, message["text"] if data is None else bytes(data), None)
             elif kind == "websocket.accept":
@@ -141,7 +150,7 @@ def _sockets(Response, take, accept, deliver):
                     waits = deliver(self.number, reason, message.get("code", 1000))
                 else:
                     accept(self.number, None, 0)
-                self.is_closed = True
+                self.has_closed = self.is_closed = True
             elif kind in ("websocket.http.response.start", "websocket.http.response.body"):
                 if self.is_accepted or self.is_closed and self.response is None:
                     raise RuntimeError(f"{kind} was sent behind another decision")
@@ -150,10 +159,10 @@ def _sockets(Response, take, accept, deliver):
                 await self.response.send({**message, "type": kind.removeprefix("websocket.")})
             else:
                 raise RuntimeError(f"a WebSocket has no message of the type {kind!r}")
-            if waits is True:
-                await asyncio.sleep(0)
-            elif waits is not None:
-                await waits
+            if waits is not None and waits is not True:
+                waits = await waits
+            if waits is True and kind == "websocket.send":
+                raise ClientGone("the client of this WebSocket has gone")
 
     return Socket
 
@@ -195,6 +204,9 @@ def handler(application, root_path, state, receive_body, reply, senders, left, e
         except asyncio.CancelledError:
             # The interpreter ends.
             raise
+        except ClientGone:
+            # The application has nothing to do any more.
+            pass
         except BaseException as error:
             traceback = _traceback(error)
         finally:
@@ -223,6 +235,7 @@ def handler(application, root_path, state, receive_body, reply, senders, left, e
 def _of_socket(scope):
     """The scope of a WebSocket, of that of its request."""
     del scope["method"]
+    scope["asgi"] = _VERSIONS_OF_SOCKETS
     scope["type"] = "websocket"
     scope["extensions"] = {"websocket.http.response": {}}
     scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"

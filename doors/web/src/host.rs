@@ -301,8 +301,8 @@ impl Host {
         })
     }
 
-    /// `deliver(number, message, code)`: a message of `str` or `bytes`, or with a code the end, for this reason. `None`, an
-    /// awaitable until the client has read, or `True` if it has gone.
+    /// `deliver(number, message, code)`: a message of `str` or `bytes`, or with a code the end, for this reason. `None`, or `True` if
+    /// the client has gone; or an awaitable of these until it has read.
     pub(crate) fn deliver<'s>(&self, session: &'s Session) -> Result<Object<'s>> {
         let host = self.clone();
         session.function("deliver", move |session, arguments| {
@@ -319,8 +319,7 @@ impl Host {
                 Ok(()) => session.none(),
                 Err(None) => session.object_from(&true),
                 Err(Some((sender, outgoing))) => session.awaitable(async move {
-                    drop(sender.send(outgoing).await);
-                    Ok(())
+                    Ok(sender.send(outgoing).await.is_err().then_some(true))
                 }),
             }
         })

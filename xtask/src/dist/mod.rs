@@ -50,6 +50,9 @@ const MEGABYTE: u64 = 1_000_000;
 /// The most bytes of a wheel.
 const MOST: u64 = 30 * MEGABYTE;
 
+/// A program that computes with pandas and has C++ throw exceptions, and prints one line.
+pub const THROWING: &str = include_str!("../../../tests/scripts/throwing.py");
+
 /// The release that is made.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

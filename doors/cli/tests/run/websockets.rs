@@ -134,6 +134,27 @@ fn an_application_rejects_closes_and_fails() {
     assert_eq!(client.ask(wrong.as_bytes()).status, 426);
 }
 
+/// So an application that only sends comes to its end.
+#[test]
+fn a_message_to_a_client_that_has_gone_is_an_oserror() {
+    let server = Server::start("coroutines", &["--workers", "1"]);
+    let mut socket = connect(server.address(), "/ticks").unwrap();
+    assert_eq!(socket.read().unwrap(), Message::text("tick"));
+    drop(socket);
+    let deadline = Instant::now() + PATIENCE;
+    let gone = "the ticks ended by ClientGone('the client of this WebSocket has gone')";
+    while !get(server.address(), "/seen").text().contains(gone) {
+        assert!(Instant::now() < deadline, "the application hears nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (log, _) = server.end();
+    assert!(!log.contains("ERROR"), "{log}");
+    // After a close of its own it is the application's error.
+    let server = Server::start("coroutines", &["--workers", "1"]);
+    assert_eq!(end(connect(server.address(), "/close-and-send").unwrap()).0, 1000);
+    server.log.wait_for("RuntimeError: websocket.send was sent behind websocket.close", 1);
+}
+
 #[test]
 fn a_client_that_does_not_read_holds_no_memory_and_wrong_frames_end_a_socket() {
     let server = Server::start("coroutines", &["--workers", "1"]);

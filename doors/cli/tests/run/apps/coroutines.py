@@ -133,6 +133,17 @@ async def socket(scope, receive, send):
         raise LookupError("raised in a socket")
     elif path == "/return":
         return
+    elif path == "/ticks":
+        try:
+            while True:
+                await send({"type": "websocket.send", "text": "tick"})
+                await asyncio.sleep(0.01)
+        except OSError as error:
+            seen.append(f"the ticks ended by {error!r}")
+            raise
+    elif path == "/close-and-send":
+        await send({"type": "websocket.close"})
+        return await send({"type": "websocket.send", "text": "late"})
     elif path == "/flood":
         while True:
             await send({"type": "websocket.send", "bytes": b"x" * 65536})
