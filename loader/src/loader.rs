@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::{Interposition, Thunks};
 use crate::sys::clibrary::CLibrary;
-use crate::sys::environ::Environment;
+use crate::sys::environ::{Environment, ZoneVariable};
 use crate::sys::lock::{Mutex, Once, Rank, Reentrant};
 use crate::sys::record_locks::Owner;
 use crate::sys::{dynamic, lock};
@@ -249,7 +249,9 @@ impl DomainBuilder {
         let (names, mut entries): (Vec<_>, Vec<_>) = table.into_iter().unzip();
         let (references, more): (Vec<_>, Vec<_>) = self.references.into_iter().unzip();
         entries.extend(more);
-        let c_library = is_one_of_many.then(CLibrary::new);
+        // SAFETY: the domain has both.
+        let zone = unsafe { ZoneVariable::new(id, environment.as_deref()) };
+        let c_library = is_one_of_many.then(|| CLibrary::new(zone));
         let (own, more) = c_library.as_deref().map(dl::answers).unwrap_or_default();
         entries.extend(more);
         let length = entries.len() * crate::arch::THUNK_SIZE;

@@ -36,7 +36,7 @@ fn set(id: DomainId, category: c_int, name: &CStr) -> *mut c_char {
         domain.as_ref().and_then(|domain| domain.0.environment.as_deref());
     let variable = |name: &CStr| match own {
         Some(own) => own.text(name),
-        None => environ::locale_variable(id, name),
+        None => environ::seen(id, name),
     };
     let locale = locale::set(id, |names| {
         let changed = change(names, category, name, &variable);

@@ -33,7 +33,7 @@ use crate::replica::Replica;
 use crate::replica::link_map::LinkMap;
 use crate::replica::thunk::Thunks;
 use crate::sys::clibrary::CLibrary;
-use crate::sys::environ::{Environment, forget_locale_variables};
+use crate::sys::environ::{Environment, forget_seen};
 use crate::sys::lock::{Mutex, Once, Rank, Reentrant};
 use crate::sys::record_locks::Owner;
 use crate::system::SYSTEM;
@@ -152,7 +152,7 @@ pub(crate) fn forget(id: DomainId) {
     if let Some(library) = ended.as_ref().and_then(|ended| ended.c_library.as_ref()) {
         library.end();
     }
-    forget_locale_variables(id);
+    forget_seen(id);
     locale::forget(id);
 }
 

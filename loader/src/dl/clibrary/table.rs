@@ -65,7 +65,9 @@ pub(crate) const TABLE: &[Row] = table! {
     Own "mkstemp openpty": "as of all functions that open descriptors: a child that another domain forks does not have them";
     Own "strtok": "the rest of the text is the domain's (`strtok_r`)";
     Own "gmtime localtime ctime asctime":
-        "the structure and the text are the domain's (`gmtime_r`, `localtime_r`). The time zone is the process's, as below";
+        "the structure and the text are the domain's (`gmtime_r`, `localtime_r`)";
+    Own "tzset localtime_r ctime_r mktime timelocal strftime strftime_l wcsftime wcsftime_l tzname timezone daylight __tzname __timezone __daylight":
+        "the zone is that of `TZ` as the domain has set it, or as it was before other domains changed it. Where that is the process's, it is glibc's zone, under glibc's lock; else one of the domain's, by the crate tz";
     Own "getdate getdate_err": "`getdate_r`, with a structure and a variable of the domain";
     Own "syslog __syslog_chk vsyslog __vsyslog_chk openlog closelog setlogmask":
         "name, options, facility, mask and socket are the domain's. The loader puts the message together as glibc does";
@@ -87,8 +89,8 @@ pub(crate) const TABLE: &[Row] = table! {
     Own "setenv unsetenv putenv clearenv": "for a domain with an environment of its own; else they change the process's under one lock";
     Own "pthread_key_create pthread_key_delete pthread_getspecific pthread_setspecific tss_create tss_delete tss_get tss_set":
         "keys of the loader's, which end with the domain";
-    Alone "tzset localtime_r gmtime_r ctime_r mktime timelocal timegm strftime strftime_l wcsftime wcsftime_l strptime getdate_r":
-        "the time zone, under glibc's lock. A fork waits until no thread has it, so no child finds it locked";
+    Alone "gmtime_r timegm strptime getdate_r":
+        "the lock of glibc's time zone. A fork waits until no thread has it, so no child finds it locked. `getdate` takes the process's zone";
     Alone "innetgr": "the group of the network that it reads";
     Alone "rpmatch": "the expressions of the locale it was last called with";
     Alone "re_compile_pattern": "the syntax, which is the domain's while it compiles";
@@ -107,8 +109,6 @@ pub(crate) const TABLE: &[Row] = table! {
     Given "mallinfo mallinfo2 valloc pvalloc": "the heap, which has locks of its own. The figures are the process's";
     Given "getlogin_r": "the caller's memory";
     Given "mktemp tempnam": "names that the kernel has nothing under, from a random number";
-    Process "tzname timezone daylight __tzname __timezone __daylight":
-        "`tzset` reads `TZ` from the process's environment into one time zone. Use a zone by its name (`zoneinfo`)";
     Process "environ __environ _environ": "unless the domain has an environment of its own. glibc itself reads the process's";
     Process "exit _exit abort": "they end the process";
     Process "chdir fchdir umask chroot setuid setgid setpriority nice setrlimit getrusage":

@@ -23,12 +23,14 @@ mod random_numbers;
 mod records;
 mod search_tables;
 mod times;
+mod zone;
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::ptr;
 
 use super::answering::Function;
+use super::environ::ZoneVariable;
 
 /// The state of one domain. Thunks hold addresses in it: it does not move, and lives as long as code of the domain can run.
 #[derive(Debug)]
@@ -66,7 +68,7 @@ pub(crate) enum Context {
 }
 
 impl CLibrary {
-    pub(crate) fn new() -> Box<CLibrary> {
+    pub(crate) fn new(zone: ZoneVariable) -> Box<CLibrary> {
         let library = Box::new(CLibrary {
             characters: Default::default(),
             databases: databases::Databases::new(),
@@ -78,7 +80,7 @@ impl CLibrary {
             options: options::Options::new(),
             results: Default::default(),
             tables: Default::default(),
-            times: Default::default(),
+            times: times::Times::new(zone),
         });
         library.numbers.seed();
         library
@@ -112,7 +114,12 @@ impl CLibrary {
 impl Answer {
     /// A variable.
     fn variable<T>(name: &'static str, variable: &Own<T>) -> Answer {
-        Answer { name, target: variable.place().cast(), context: Context::None }
+        Answer::place(name, variable.place().cast())
+    }
+
+    /// A variable at an address.
+    fn place(name: &'static str, target: *const c_void) -> Answer {
+        Answer { name, target, context: Context::None }
     }
 
     /// Functions that take `state` behind their arguments.

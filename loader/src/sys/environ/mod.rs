@@ -1,7 +1,7 @@
 //! Environments (environ(7)): the process's, and domains' own.
 
-mod locales;
 mod programs;
+mod seen;
 mod shell;
 mod table;
 
@@ -16,8 +16,8 @@ use super::errno::failed;
 use super::lock::{Mutex, Once, Rank};
 use crate::id::DomainId;
 
-pub(crate) use self::locales::{forget_locale_variables, locale_variable};
 pub(crate) use self::programs::{Spawn, Strings};
+pub(crate) use self::seen::{ZoneVariable, forget_seen, seen, zone_changes};
 pub(crate) use self::shell::{is_pipe, pclose, popen, run_shell};
 
 /// The environment of the process.
@@ -80,6 +80,8 @@ impl Environment {
         let own = AtomicPtr::new(ptr::null_mut());
         let mut table = Table::new();
         table.begin(&own, strings)?;
+        // It may have another time zone than the process's.
+        seen::note_change(b"TZ");
         let (table, arguments) = (Mutex::new(Rank::Environment, table), Once::new());
         Ok(Environment { own: Some(own), owner: Some(owner), is_steady, table, arguments })
     }
@@ -139,7 +141,9 @@ impl Environment {
     ) -> T {
         let domain = caller.filter(|_| self.own.is_none());
         let mut table = self.table.lock();
-        locales::changing(domain, name, || change(&mut table))
+        let result = seen::changing(domain, name, || change(&mut table));
+        seen::note_change(name);
+        result
     }
 }
 
@@ -211,12 +215,13 @@ impl Environment {
             return -1;
         }
         if self.own.is_none() {
-            for name in locales::set_in_process() {
+            for name in seen::set_in_process() {
                 self.unset(caller, Some(&name));
             }
         }
         let _table = self.table.lock();
         self.variable().store(ptr::null_mut(), Ordering::Release);
+        seen::note_change(b"TZ");
         0
     }
 

@@ -88,8 +88,8 @@ pub(crate) enum Rank {
     DomainLocales,
     /// The locales that were made.
     Locales,
-    /// The values that domains have given to the variables of locales.
-    LocaleVariables,
+    /// The values that domains have given to the variables of locales and of the time zone.
+    SeenVariables,
     /// The places of thread-local data of system objects.
     ThreadOffsets,
     /// The modules with lazily allocated thread-local data.

@@ -94,6 +94,72 @@ static void zones(int me, struct text *out)
     say(out, "%s %ls %zu", text, wide, wcsftime_l(wide, 64, L"%B", &copy, locale));
     say(out, " %ls %d\n", wide, getdate_r("2001-02-04", &copy));
 }
+extern char *__tzname[2];
+extern long __timezone;
+extern int __daylight;
+/* Local times around each change of the clock in some years, by the moment and by the parts. */
+static void own_zones(int me, struct text *out)
+{
+    const char *all[3][4] = {
+        { "America/New_York", "Europe/Dublin", "<+03>-3", "Asia/Tokyo" },
+        { ":Australia/Lord_Howe", "EST5EDT4,M3.2.0,M11.1.0", "Africa/Casablanca", "" },
+        { "CET-1CEST,M3.5.0,M10.5.0/3", "America/Sao_Paulo", "Nowhere/There", "Antarctica/Troll" },
+    };
+    struct tm parts, back;
+    char text[128];
+    wchar_t wide[64];
+    locale_t locale = newlocale(LC_ALL_MASK, "C", NULL);
+    for (int number = 0; number < 4; number++) {
+        unsigned long sum = 0;
+        setenv("TZ", all[me][number], 1);
+        tzset();
+        meet();
+        say(out, "%d %d %d\n", tzname == __tzname, &timezone == &__timezone, &daylight == &__daylight);
+        say(out, "%s %ld %d\n", tzname[0], timezone, daylight);
+        for (time_t time = 1262304000; time < 1800000000; time += 60 * 60 * 11 + 17) {
+            localtime_r(&time, &parts);
+            back = parts;
+            time_t known = mktime(&back);
+            back = parts;
+            back.tm_isdst = -1;
+            /* Where two moments have these parts, glibc's answer depends on earlier questions. */
+            time_t guessed = mktime(&back);
+            struct tm again;
+            localtime_r(&guessed, &again);
+            sum = sum * 31 + parts.tm_hour * 61 + parts.tm_min + parts.tm_mday * 7 + parts.tm_isdst + parts.tm_gmtoff;
+            if (known != time || again.tm_hour != parts.tm_hour)
+                say(out, "%ld is %ld or %ld\n", (long)time, (long)known, (long)guessed);
+            if (time / 86400 % 97 == 0) {
+                meet();
+                say(out, "%ld %d:%d %s %ld\n", (long)time, parts.tm_hour, parts.tm_min, parts.tm_zone, (long)(known - time));
+            }
+        }
+        say(out, "%lx\n", sum);
+        time_t time = 1500000000;
+        meet();
+        say(out, "%s", ctime(&time));
+        say(out, "%s %d\n", ctime_r(&time, text), localtime(&time)->tm_hour);
+        localtime_r(&time, &parts);
+        strftime(text, sizeof text, "%c %Z %z %s %%s %d", &parts);
+        say(out, "%s", text);
+        strftime_l(text, sizeof text, "|%s|%-d", &parts, locale);
+        wcsftime(wide, 64, L"%H %Z %s", &parts);
+        say(out, " %s %ls", text, wide);
+        wcsftime_l(wide, 64, L"%s%%", &parts, locale);
+        say(out, " %ls\n", wide);
+        /* A day that no month has, in each kind of time. */
+        for (int kind = -1; kind < 2; kind++) {
+            struct tm odd = { .tm_year = 118, .tm_mon = 14, .tm_mday = 40, .tm_hour = 30, .tm_isdst = kind };
+            time = timelocal(&odd);
+            meet();
+            say(out, "%ld %d %d %d %d\n", (long)time, odd.tm_mon, odd.tm_mday, odd.tm_hour, odd.tm_isdst);
+        }
+        struct tm far = { .tm_year = 0x7fffffff, .tm_mon = 11, .tm_mday = 31 };
+        say(out, "%ld\n", (long)mktime(&far) < 0 ? -1 : 1);
+    }
+    unsetenv("TZ");
+    tzset();
+}
 static void dates(int me, struct text *out)
 {
     const char *texts[] = { "2001-02-03", "nonsense", "1999-09-09" };
@@ -454,7 +520,8 @@ static const struct { const char *name, *functions; void (*run)(int, struct text
     { "gammas", "lgamma lgammaf lgammal gamma gammaf gammal lgammaf32 lgammaf64 lgammaf32x lgammaf64x signgam __signgam", gammas },
     { "tokens", "strtok", tokens },
     { "times", "gmtime localtime ctime asctime", times },
-    { "zones", "tzset gmtime_r localtime_r ctime_r mktime timelocal timegm strftime strftime_l wcsftime wcsftime_l strptime getdate_r", zones },
+    { "zones", "gmtime_r timegm strptime getdate_r", zones },
+    { "own_zones", "tzset localtime_r ctime_r mktime timelocal strftime strftime_l wcsftime wcsftime_l tzname __tzname timezone __timezone daylight __daylight", own_zones },
     { "dates", "getdate getdate_err", dates },
     { "texts", "ecvt fcvt qecvt qfcvt l64a ether_ntoa ether_aton inet_nsap_ntoa cuserid getlogin", texts },
     { "hashes", "crypt", hashes },
