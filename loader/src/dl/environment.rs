@@ -4,7 +4,7 @@
 //! interposed: [`crate::sys::environ`] makes them safe among several programs. One library of such a domain may have
 //! a variable `environ` of its own ([`steady`]). For a domain with an environment of its own, this module interposes
 //! the variable `environ`, its functions, and the functions that start programs with it. Variables that the C library
-//! reads for itself (`TZ`, `RES_OPTIONS` and so on), or that system objects read, come from the process's environment.
+//! reads for itself (`RES_OPTIONS` and so on; `TZ` is the domain's), or that system objects read, come from the process's environment.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;

@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::thread;
 
 use crate::replicas::call;
-use hydrozoa_loader::{Domain, Library, Loader, OpenFlags};
+use hydrozoa_loader::{Domain, Library, Loader, OpenFlags, current};
 use hydrozoa_testkit::alone::{PATIENCE, alone};
 use hydrozoa_testkit::libraries::{Workshop, function, open};
 
@@ -300,5 +300,60 @@ fn the_programs_that_a_domain_starts_get_its_environment() {
         });
         assert_eq!(call(&own[0], "signals"), 0, "the line that does not hold");
         assert_eq!(process(), before, "the process's environment is untouched");
+    });
+}
+
+/// The hour of the first second of 1970, before and after its zone is set to Tokyo's; and that after `tzset` as hundreds.
+const ZONE: &str = r#"
+#include <stdlib.h>
+#include <time.h>
+int hour(void)
+{
+    time_t begin = 0;
+    struct tm parts;
+    return localtime_r(&begin, &parts)->tm_hour;
+}
+int go_to_tokyo(void)
+{
+    setenv("TZ", "Asia/Tokyo", 1);
+    int before = hour();
+    tzset();
+    return before + 100 * hour();
+}
+"#;
+
+#[test]
+fn the_time_zone_goes_by_the_environment_of_the_domain() {
+    alone(PATIENCE, || {
+        let shop = Workshop::new("own-zone");
+        let path = shop.build("libzone.so", ZONE, &[]);
+        let loader = Loader::builder().build().unwrap();
+        let process = || {
+            // SAFETY: numbers and a pointer, for which zero is a value; the places are the test's.
+            unsafe {
+                let mut parts = std::mem::zeroed();
+                (*libc::localtime_r(&0, &mut parts)).tm_hour
+            }
+        };
+        let hour = process();
+        let own =
+            |zone: &CStr| loader.domain("own").environment([zone.to_owned()]).build().unwrap();
+        let shared = loader.domain("shared").build().unwrap();
+        let domains = [own(c"TZ=<-05>5"), own(c"TZ=<-06>6"), shared];
+        let libraries =
+            domains.each_ref().map(|domain| open(domain, &path, OpenFlags::NOW).unwrap());
+        let ask = |index: usize, name| {
+            // SAFETY: the thread runs code of the domain while the mark is there.
+            let _inside = unsafe { current::enter(domains[index].id()) };
+            call(&libraries[index], name)
+        };
+        let hours = || [0, 1, 2].map(|index| ask(index, "hour"));
+        assert_eq!(hours(), [19, 18, hour]);
+        // The re-entrant function looks at the zone when it is set.
+        assert_eq!(ask(0, "go_to_tokyo"), 919);
+        assert_eq!(hours(), [9, 18, hour]);
+        assert_eq!(ask(2, "go_to_tokyo"), hour + 900);
+        assert_eq!(hours(), [9, 18, 9]);
+        assert_eq!(process(), hour);
     });
 }

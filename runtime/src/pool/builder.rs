@@ -125,8 +125,8 @@ impl Builder {
     ///
     /// Libraries that interpreters share still read the environment of the process:
     ///
-    /// - The C library: the time zone (`TZ`, also after `time.tzset`), places of locales and translations (`LOCPATH`,
-    ///   `LANGUAGE`), name resolution (`RES_OPTIONS`, `LOCALDOMAIN`), memory allocation (`GLIBC_TUNABLES`).
+    /// - The C library: places of locales and translations (`LOCPATH`, `LANGUAGE`), name resolution (`RES_OPTIONS`,
+    ///   `LOCALDOMAIN`), memory allocation (`GLIBC_TUNABLES`). The time zone (`TZ`) is an interpreter's own.
     /// - OpenMP and BLAS libraries, and CUDA's: `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS`, `CUDA_VISIBLE_DEVICES`.
     /// - The loader: `LD_LIBRARY_PATH`.
     ///

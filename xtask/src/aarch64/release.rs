@@ -14,6 +14,9 @@ use crate::{cache, debian};
 /// Where the tools are that link for an older glibc.
 const TOOLS: &str = "/opt/tools";
 
+/// gcc's unwinder, as the system has it.
+const UNWINDER: &str = "/usr/lib/aarch64-linux-gnu/libgcc_s.so.1";
+
 /// The folder of the builds, as the system has it.
 const BUILT: &str = "/target/dist";
 
@@ -35,10 +38,11 @@ pub fn compile(tools: &Path, packages: &[&str], glibc: &str, since: u64) -> Resu
         "unset CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER; \
          export PATH={TOOLS}/bin:$PATH CARGO_ZIGBUILD_ZIG_PATH={zig} CARGO_INCREMENTAL=0 SOURCE_DATE_EPOCH={since} \
          HYDROZOA_PAYLOAD_TARGET={BUILT}/payload \
-         CARGO_ENCODED_RUSTFLAGS=$(printf -- '--remap-path-prefix=%s/.cargo=cargo\\037--remap-path-prefix=/src=hydrozoa' {home}); \
+         CARGO_ENCODED_RUSTFLAGS=$(printf -- '--remap-path-prefix=%s/.cargo=cargo\\037--remap-path-prefix=/src=hydrozoa\\037{unwinding}' {home}); \
          cargo zigbuild --release --locked --target {TARGET}.{glibc} --target-dir {BUILT} {}",
         packages.join(" "),
         home = debian::HOME,
+        unwinding = dist::unwinding(UNWINDER).join("\\037"),
     ))?;
     Ok(cache::root()?.join("aarch64-target/dist"))
 }

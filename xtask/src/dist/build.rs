@@ -2,6 +2,9 @@
 //!
 //! zig is the linker and the C compiler. It brings stubs of glibc's libraries of each version, so a symbol that is newer cannot be linked, and
 //! a symbol with several versions gets the one of that time. Both tools come from PyPI.
+//!
+//! Left to itself, zig puts an unwinder of its own into each file. The personality routines of Rust's frames would then read what gcc's unwinder
+//! keeps, and an exception of C++ or the end of a cancelled thread that passes such a frame would crash. So each file names gcc's.
 
 use std::ffi::OsString;
 use std::fs;
@@ -32,6 +35,9 @@ pub const COUNTERS: &str = "counters";
 
 /// The newest version of a symbol of glibc.
 const GLIBC: (u32, u32) = (2, 28);
+
+/// gcc's unwinder.
+pub const UNWINDER: &str = "libgcc_s.so.1";
 
 /// Versions of Python with a payload.
 const PAYLOADS: usize = 6;
@@ -151,6 +157,11 @@ impl Built {
             let (versions, newer) = versions(&text);
             ensure!(versions > 0, "{} wants nothing of glibc", file.display());
             ensure!(
+                text.lines().any(|line| line.contains("*UND*") && line.ends_with("_Unwind_Resume")),
+                "{} has an unwinder of its own",
+                file.display()
+            );
+            ensure!(
                 newer.is_empty(),
                 "{} wants symbols that are newer than glibc {}.{}:\n{}",
                 file.display(),
@@ -198,7 +209,7 @@ fn zigbuild(tools: &Path, folder: &Path) -> Result<Command> {
     cargo.env("PATH", std::env::join_paths(folders)?);
     cargo.env("HYDROZOA_PAYLOAD_TARGET", folder.join("payload"));
     cargo.env("CARGO_INCREMENTAL", "0");
-    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", remapped()?);
+    cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags()?);
     Ok(cargo)
 }
 
@@ -225,21 +236,26 @@ fn versions(text: &str) -> (usize, Vec<&str>) {
     (count, newer)
 }
 
-/// The flags with which no path of this machine is in the files.
-fn remapped() -> Result<OsString> {
+/// The flags with which no path of this machine is in the files, and no unwinder.
+fn flags() -> Result<OsString> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let home = home.context("neither CARGO_HOME nor HOME is set")?;
     let mut flags = OsString::new();
     for (from, to) in [(&*home, "cargo"), (workspace::root(), "hydrozoa")] {
-        if !flags.is_empty() {
-            flags.push("\u{1f}");
-        }
         flags.push("--remap-path-prefix=");
         flags.push(from);
-        flags.push(format!("={to}"));
+        flags.push(format!("={to}\u{1f}"));
     }
+    let output = Command::new("gcc").arg(format!("-print-file-name={UNWINDER}")).output();
+    let output = output.context("starting gcc, whose unwinder is linked")?;
+    flags.push(unwinding(String::from_utf8(output.stdout)?.trim()).join("\u{1f}"));
     Ok(flags)
+}
+
+/// Rust's flags with which a file uses the unwinder at a path. That refers to symbols of a newer glibc itself.
+pub fn unwinding(path: &str) -> [String; 2] {
+    [format!("-Clink-arg={path}"), "-Clink-arg=-Wl,--allow-shlib-undefined".to_owned()]
 }
 
 #[cfg(test)]

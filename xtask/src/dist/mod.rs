@@ -23,6 +23,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use self::build::Built;
+pub use self::build::unwinding;
 pub use self::machine::Machine;
 use crate::steps::Count;
 use crate::{package, python, wheel, workspace};
