@@ -1,7 +1,7 @@
 //! Time zones of domains: the meaning of `TZ` (tzset(3)), where it is not that of the process's own `TZ`.
 //!
-//! The C library has one time zone. The crate tz reads files of zones (RFC 9636) and rules of POSIX. What glibc makes of a value that is neither
-//! is in time/tzset.c (`tzset_internal`, `__tzset_parse_tz`), and of a local time that is none or two in time/mktime.c.
+//! The C library has one time zone. The crate tz reads files of zones (RFC 9636) and rules of POSIX. Values that are neither mean what they mean to
+//! glibc's time/tzset.c (`tzset_internal`, `__tzset_parse_tz`), and local times that are none or two what they mean to its time/mktime.c.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_long};
