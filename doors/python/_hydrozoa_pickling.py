@@ -154,6 +154,7 @@ def _by_value(object, least):
             return super().reducer_override(object) if reduced is NotImplemented else reduced
 
     file, views = io.BytesIO(), []
+    file.write(_CODE + _VERSION + b"\n")
     Cloud(file, protocol=5, buffer_callback=_beside(views, least)).dump(object)
     return file.getvalue(), views
 
@@ -174,5 +175,19 @@ def dumps(object, least=0):
     return file.getvalue(), views
 
 
+_CODE = b"code of "
+"""Begins bytes with functions by value. A pickle of this protocol begins with another byte."""
+
+_VERSION = b"%d.%d" % sys.version_info[:2]
+
+
 def loads(data, views=()):
+    """The object of such bytes. Code of one version of Python is no code for another one: it would crash."""
+    if bytes(data[: len(_CODE)]) == _CODE:
+        version, _, data = bytes(data[len(_CODE) :]).partition(b"\n")
+        if version != _VERSION:
+            raise pickle.UnpicklingError(
+                f"a function or class of the main program, or a local one, is code of Python {version.decode()}, and this is "
+                f"Python {_VERSION.decode()}: put it into a module that both can import"
+            )
     return pickle.loads(data, buffers=views)

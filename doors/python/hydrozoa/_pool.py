@@ -69,7 +69,26 @@ def greeting(pool):
     multiprocessing = sys.modules.get("multiprocessing.process")
     key = multiprocessing and bytes(multiprocessing.current_process().authkey)
     path = [entry for entry in sys.path if entry]
-    return pickling.dumps((main.prepare, (path, pool.inner_threads, key), {}))
+    return pickling.dumps((main.prepare, (path, _standard(path), _packages(), pool.inner_threads, key), {}))
+
+
+def _standard(path):
+    """The entries of a path that lead to this Python's standard library."""
+    library = os.path.dirname(os.__file__)
+    archive = os.path.join(os.path.dirname(library), "python")
+    return [
+        entry
+        for entry in path
+        if entry in (library, os.path.join(library, "lib-dynload")) or entry.startswith(archive) and entry.endswith(".zip")
+    ]
+
+
+def _packages():
+    """The directories that this Python has packages in."""
+    site = sys.modules.get("site")
+    if site is None:
+        return []
+    return site.getsitepackages() + ([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])
 
 
 def outcome(data, views):

@@ -58,6 +58,13 @@ def pid():
     return os.getpid()
 
 
+def python_here():
+    """The version, a file of the standard library, and the path."""
+    import dataclasses
+
+    return sys.version_info[:2], dataclasses.__file__, list(sys.path)
+
+
 def identity():
     return id(sys)
 
