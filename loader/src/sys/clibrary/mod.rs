@@ -9,6 +9,7 @@
 //! thread of another domain ever uses the state.
 
 mod characters;
+mod clock;
 mod databases;
 mod last_results;
 mod listings;

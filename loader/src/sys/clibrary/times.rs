@@ -4,19 +4,19 @@
 //! holds it: in the child of one program it would stay locked by a thread of another. A domain for which `TZ` has another value has a
 //! zone of its own ([`Zone`]).
 
-use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::fmt;
 use std::io::Write;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, Ordering};
 
 use libc::{locale_t, time_t, tm, wchar_t};
 
+use super::clock::Clock;
 use super::locked::under_lock;
 use super::zone::Zone;
 use super::{Answer, Own, failed};
 use crate::sys::answering::answering;
-use crate::sys::environ::{ZoneVariable, zone_changes};
+use crate::sys::environ::ZoneVariable;
 use crate::sys::errno::set_errno;
 use crate::sys::lock;
 
@@ -33,76 +33,18 @@ pub(super) struct Times {
     clock: Clock,
 }
 
-/// The time zone, and the variables that show it.
-#[derive(Debug)]
-struct Clock {
-    variable: ZoneVariable,
-    /// The zone that `tzset` found last; null before.
-    zone: AtomicPtr<Zone>,
-    /// Whether it is another one than the process's.
-    is_own: AtomicBool,
-    /// Changes of time zones when it was looked up, and when it was compared with the process's.
-    found_at: AtomicU64,
-    compared_at: AtomicU64,
-    shown: Shown,
-}
-
-/// `tzname`, `timezone` and `daylight`.
-#[derive(Debug, Default)]
-struct Shown {
-    names: [AtomicPtr<c_char>; 2],
-    west: AtomicI64,
-    has_dst: AtomicI32,
-}
-
 impl Times {
     pub(super) fn new(variable: ZoneVariable) -> Times {
         // SAFETY: numbers and a pointer, for which zero is a value.
         let none = || Own::new(unsafe { std::mem::zeroed::<tm>() });
-        let clock = Clock {
-            variable,
-            zone: AtomicPtr::new(ptr::null_mut()),
-            is_own: AtomicBool::new(false),
-            found_at: AtomicU64::new(0),
-            compared_at: AtomicU64::new(0),
-            shown: Shown::default(),
-        };
-        clock.shown.show_the_process_s();
         let (parts, text) = (none(), Own::new([0; TEXT]));
+        let clock = Clock::new(variable);
         Times { parts, text, date: none(), date_error: Own::new(0), clock }
     }
 }
 
 impl Clock {
-    /// The domain's zone, if it is not the process's. `follows` is for functions that look at `TZ`, as `tzset` does.
-    fn zone(&self, follows: bool) -> Option<&'static Zone> {
-        let changes = zone_changes();
-        let zone = self.zone.load(Ordering::Acquire);
-        let is_found =
-            !zone.is_null() && (!follows || self.found_at.load(Ordering::Relaxed) == changes);
-        if !is_found || self.compared_at.load(Ordering::Relaxed) != changes {
-            // SAFETY: zones stay for ever.
-            let known = unsafe { zone.as_ref() };
-            return self.look(known.filter(|_| is_found), changes);
-        }
-        // SAFETY: as above.
-        self.is_own.load(Ordering::Relaxed).then(|| unsafe { &*zone })
-    }
-
-    #[cold]
-    fn look(&self, known: Option<&'static Zone>, changes: u64) -> Option<&'static Zone> {
-        let zone = known.unwrap_or_else(|| {
-            self.found_at.store(changes, Ordering::Relaxed);
-            Zone::of(self.variable.value())
-        });
-        let is_own = !ZoneVariable::is_the_process_s(zone.value());
-        self.is_own.store(is_own, Ordering::Relaxed);
-        self.compared_at.store(changes, Ordering::Relaxed);
-        self.zone.store(ptr::from_ref(zone).cast_mut(), Ordering::Release);
-        is_own.then_some(zone)
-    }
-
-    /// Calls the C library's function, if its zone is the domain's. None if it is not, or has become another one meanwhile.
+    /// Calls the C library's function, if its zone is the domain's; or the domain's zone, if that is another one or has become so meanwhile.
     fn theirs<T>(&self, follows: bool, call: impl FnOnce() -> T) -> Result<T, &'static Zone> {
         if let Some(zone) = self.zone(follows) {
             return Err(zone);
@@ -239,36 +181,6 @@ impl Clock {
     }
 }
 
-impl Shown {
-    /// Shows a zone of the domain's, or else the process's.
-    fn show(&self, zone: Option<&'static Zone>) {
-        let Some(zone) = zone else { return self.show_the_process_s() };
-        let (names, west, has_dst) = zone.shown;
-        self.set(names.map(|name| name.as_ptr().cast_mut()), west, has_dst.into());
-    }
-
-    /// Shows the C library's own.
-    fn show_the_process_s(&self) {
-        // SAFETY: aligned variables, which are there for the process's life. The C library changes each by one store of a word.
-        unsafe {
-            let [first, second] = [0, 1].map(|index| &raw mut zoned::tzname[index]);
-            let names =
-                [first, second].map(|name| AtomicPtr::from_ptr(name).load(Ordering::Relaxed));
-            let west = AtomicI64::from_ptr(&raw mut zoned::timezone).load(Ordering::Relaxed);
-            let has_dst = AtomicI32::from_ptr(&raw mut zoned::daylight).load(Ordering::Relaxed);
-            self.set(names, west, has_dst);
-        }
-    }
-
-    fn set(&self, names: [*mut c_char; 2], west: c_long, has_dst: c_int) {
-        for (place, name) in self.names.iter().zip(names) {
-            place.store(name, Ordering::Relaxed);
-        }
-        self.west.store(west, Ordering::Relaxed);
-        self.has_dst.store(has_dst, Ordering::Relaxed);
-    }
-}
-
 // Functions that use the C library's time zone, or its lock.
 under_lock! {
     undisturbed, lock::undisturbed:
@@ -278,14 +190,11 @@ under_lock! {
     fn getdate_r(text: *const c_char, date: *mut tm) -> c_int;
 }
 
-/// Functions and variables of the C library that a domain with a zone of its own has its own of.
+/// Functions of the C library that a domain with a zone of its own has its own of.
 mod zoned {
     use super::*;
 
     unsafe extern "C" {
-        pub static mut tzname: [*mut c_char; 2];
-        pub static mut timezone: c_long;
-        pub static mut daylight: c_int;
         pub fn tzset();
         pub fn localtime_r(time: *const time_t, parts: *mut tm) -> *mut tm;
         pub fn asctime_r(parts: *const tm, text: *mut c_char) -> *mut c_char;
@@ -325,16 +234,8 @@ impl Times {
         all.push(Answer::behind("gmtime", undisturbed::gmtime_r as *const c_void, 1, parts));
         all.extend(Answer::functions(with_times(), &raw const *self));
         all.push(Answer::variable("getdate_err", &self.date_error));
-        let Shown { names, west, has_dst } = &self.clock.shown;
-        for name in ["tzname", "__tzname"] {
-            all.push(Answer::place(name, names.as_ptr().cast()));
-        }
-        for name in ["timezone", "__timezone"] {
-            all.push(Answer::place(name, west.as_ptr().cast()));
-        }
-        for name in ["daylight", "__daylight"] {
-            all.push(Answer::place(name, has_dst.as_ptr().cast()));
-        }
+        let variables = self.clock.shown.places();
+        all.extend(variables.map(|(name, place)| Answer::place(name, place)));
         undisturbed::answers(all);
     }
 }
