@@ -53,7 +53,7 @@ impl Published {
                 compared_at: self.compared_at.load(Ordering::Relaxed),
             };
             fence(Ordering::Acquire);
-            if version % 2 == 0 && self.version.load(Ordering::Relaxed) == version {
+            if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
                 return (version, found);
             }
             std::hint::spin_loop();
