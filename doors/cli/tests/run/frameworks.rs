@@ -64,6 +64,8 @@ fn django_is_served_by_both_interfaces() {
         assert_eq!(form(&mut client, "/upload/").text(), "a.txt 3");
         assert_eq!(get(&mut client, "/stream/").text(), "0,1,2,");
         assert_eq!(get(&mut client, "/file/").body, source("in_django.py"));
+        // Django sets the process's time zone.
+        assert_eq!(get(&mut client, "/epoch/").text(), "1970-01-01 05:30:00");
         assert_eq!(get(&mut client, "/nothing/").status, 404);
         assert_eq!(get(&mut client, "/raise/").status, 500);
     }

@@ -1,5 +1,9 @@
 """An application of Django in one file."""
 
+import datetime
+import os
+import time
+
 import django
 from django.conf import settings
 
@@ -7,9 +11,14 @@ settings.configure(
     ALLOWED_HOSTS=["localhost"],
     ROOT_URLCONF=__name__,
     SECRET_KEY="of the tests",
+    TIME_ZONE="Asia/Kolkata",
+    USE_TZ=False,
     MIDDLEWARE=["django.middleware.common.CommonMiddleware"],
 )
 django.setup()
+# As Django does with settings that come from a module (django.conf.Settings).
+os.environ["TZ"] = settings.TIME_ZONE
+time.tzset()
 
 from django.core.asgi import get_asgi_application  # noqa: E402
 from django.core.wsgi import get_wsgi_application  # noqa: E402
@@ -34,6 +43,10 @@ def file(request):
     return FileResponse(open(__file__, "rb"))
 
 
+def epoch(request):
+    return HttpResponse(datetime.datetime.fromtimestamp(0))
+
+
 def raising(request):
     raise LookupError("raised on purpose")
 
@@ -43,6 +56,7 @@ urlpatterns = [
     path("upload/", upload),
     path("stream/", stream),
     path("file/", file),
+    path("epoch/", epoch),
     path("raise/", raising),
 ]
 application = get_wsgi_application()
