@@ -42,22 +42,26 @@ struct Published {
 
 impl Published {
     fn read(&self) -> (u64, Found) {
-        loop {
-            let version = self.version.load(Ordering::Acquire);
-            // SAFETY: zones stay for ever.
-            let zone = unsafe { self.zone.load(Ordering::Relaxed).as_ref() };
-            let found = Found {
-                zone,
-                is_own: self.is_own.load(Ordering::Relaxed),
-                found_at: self.found_at.load(Ordering::Relaxed),
-                compared_at: self.compared_at.load(Ordering::Relaxed),
-            };
-            fence(Ordering::Acquire);
-            if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
-                return (version, found);
-            }
-            std::hint::spin_loop();
+        let (version, found) = self.look();
+        fence(Ordering::Acquire);
+        if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
+            return (version, found);
         }
+        // Nobody writes now.
+        self.writing.with(|()| self.look())
+    }
+
+    fn look(&self) -> (u64, Found) {
+        let version = self.version.load(Ordering::Acquire);
+        // SAFETY: zones stay for ever.
+        let zone = unsafe { self.zone.load(Ordering::Relaxed).as_ref() };
+        let found = Found {
+            zone,
+            is_own: self.is_own.load(Ordering::Relaxed),
+            found_at: self.found_at.load(Ordering::Relaxed),
+            compared_at: self.compared_at.load(Ordering::Relaxed),
+        };
+        (version, found)
     }
 
     /// False, without a change, if another thread has written since that version.
