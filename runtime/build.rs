@@ -187,11 +187,13 @@ fn build(sources: &Path, target_dir: &Path, minor: u8) -> PathBuf {
         cargo.env_remove(variable);
     }
     // The image is the same wherever cargo's home is.
-    if let Some(home) = cargo_home() {
-        cargo.env(
-            "CARGO_ENCODED_RUSTFLAGS",
-            format!("--remap-path-prefix={}=cargo", home.display()),
-        );
+    let home = cargo_home().map(|home| format!("--remap-path-prefix={}=cargo", home.display()));
+    // A release names the unwinder that it is linked with.
+    println!("cargo::rerun-if-env-changed=HYDROZOA_PAYLOAD_FLAGS");
+    let flags: Vec<String> =
+        home.into_iter().chain(env::var("HYDROZOA_PAYLOAD_FLAGS").ok()).collect();
+    if !flags.is_empty() {
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
     }
     let mut library = target_dir.to_owned();
     if host != target {

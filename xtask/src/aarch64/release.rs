@@ -37,7 +37,7 @@ pub fn compile(tools: &Path, packages: &[&str], glibc: &str, since: u64) -> Resu
     system.run(&format!(
         "unset CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER; \
          export PATH={TOOLS}/bin:$PATH CARGO_ZIGBUILD_ZIG_PATH={zig} CARGO_INCREMENTAL=0 SOURCE_DATE_EPOCH={since} \
-         HYDROZOA_PAYLOAD_TARGET={BUILT}/payload \
+         HYDROZOA_PAYLOAD_TARGET={BUILT}/payload HYDROZOA_PAYLOAD_FLAGS=$(printf -- '{unwinding}') \
          CARGO_ENCODED_RUSTFLAGS=$(printf -- '--remap-path-prefix=%s/.cargo=cargo\\037--remap-path-prefix=/src=hydrozoa\\037{unwinding}' {home}); \
          cargo zigbuild --release --locked --target {TARGET}.{glibc} --target-dir {BUILT} {}",
         packages.join(" "),

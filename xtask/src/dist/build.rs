@@ -208,7 +208,7 @@ fn zigbuild(tools: &Path, folder: &Path) -> Result<Command> {
     cargo.arg("--target-dir").arg(folder);
     cargo.env("PATH", std::env::join_paths(folders)?);
     cargo.env("HYDROZOA_PAYLOAD_TARGET", folder.join("payload"));
-    cargo.env("CARGO_INCREMENTAL", "0");
+    cargo.env("HYDROZOA_PAYLOAD_FLAGS", unwinder()?).env("CARGO_INCREMENTAL", "0");
     cargo.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags()?);
     Ok(cargo)
 }
@@ -247,10 +247,15 @@ fn flags() -> Result<OsString> {
         flags.push(from);
         flags.push(format!("={to}\u{1f}"));
     }
+    flags.push(unwinder()?);
+    Ok(flags)
+}
+
+/// The flags with which a file uses this machine's unwinder.
+fn unwinder() -> Result<String> {
     let output = Command::new("gcc").arg(format!("-print-file-name={UNWINDER}")).output();
     let output = output.context("starting gcc, whose unwinder is linked")?;
-    flags.push(unwinding(String::from_utf8(output.stdout)?.trim()).join("\u{1f}"));
-    Ok(flags)
+    Ok(unwinding(String::from_utf8(output.stdout)?.trim()).join("\u{1f}"))
 }
 
 /// Rust's flags with which a file uses the unwinder at a path. That refers to symbols of a newer glibc itself.
