@@ -247,8 +247,9 @@ async fn serve(
             http::serve(listener, router, &Limits::default(), &threads, end).await
         });
     }
-    tracing::info!("the server is ready");
+    // A signal that answers the line finds it so.
     signals.ready();
+    tracing::info!("the server is ready");
     let reload = server.reload();
     if let Some(watch) = watch {
         watch.begin(reload.clone())?;

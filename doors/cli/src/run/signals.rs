@@ -67,8 +67,8 @@ impl Signals {
         let wait = async move {
             let first = loop {
                 match next(&mut heard).await {
-                    "SIGHUP" if ready.load(Ordering::SeqCst) => tells.notify_one(),
-                    "SIGHUP" => {}
+                    // Before the server is ready, too: what its workers have read may be old already.
+                    "SIGHUP" => tells.notify_one(),
                     name => break name,
                 }
             };
@@ -113,7 +113,7 @@ impl Signals {
         self.begun.clone()
     }
 
-    /// Waits for SIGHUP.
+    /// Waits for a SIGHUP that has not been waited for.
     pub async fn hung_up(&self) {
         self.hung_up.notified().await;
     }

@@ -1,7 +1,7 @@
 //! `--reload`: changes of the application's files.
 
 use crate::client::get;
-use crate::process::{PATIENCE, Server};
+use crate::process::{PATIENCE, Server, command};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -89,4 +89,25 @@ fn files_that_are_left_out_change_nothing() {
     let log = server.log.wait_for("worker 1 is replaced", 1);
     assert_eq!(log.matches(" has changed").count(), 1, "{log}");
     assert_eq!(word(&server), "second");
+}
+
+#[test]
+fn a_reload_that_is_asked_for_while_the_application_is_loaded_comes_afterwards() {
+    for asks_by_signal in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("changing.py");
+        let slow = "import time\nprint('loading', flush=True)\ntime.sleep(1)\n";
+        fs::write(&file, format!("{slow}{}", of("one"))).unwrap();
+        let path = folder.path().to_str().unwrap();
+        let mut options = vec!["--app-dir", path];
+        options.extend((!asks_by_signal).then_some("--reload"));
+        let server = Server::of(command("changing", &options));
+        server.output.wait_for("loading", 1);
+        fs::write(&file, of("second")).unwrap();
+        if asks_by_signal {
+            server.signal("HUP");
+        }
+        server.log.wait_for("the server is ready", 1);
+        wait_for_word(&server, "second");
+    }
 }
