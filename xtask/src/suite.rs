@@ -15,7 +15,7 @@ use crate::python::{self, Python};
 use crate::pythons::{self, Pythons};
 use crate::steps::{Count, Outcome, Steps, check};
 use crate::{
-    beside_pyo3, cache, compare, dist, interface, lab, lock, package, quick, tools, wheel,
+    beside_pyo3, cache, compare, debian, dist, interface, lab, lock, package, quick, tools, wheel,
     workspace,
 };
 
@@ -41,8 +41,7 @@ pub struct Arguments {
 /// minutes.
 const ONCE: usize = 1;
 
-/// Programs of the runtime with few tests, which take long and load torch or measure memory: one processor is enough, and
-/// it need not be quiet. They run beside the other programs.
+/// Programs of the runtime with few tests, which take long and load torch or measure memory. They run beside the other programs.
 const LONE: [&str; 13] = [
     "breakdown",
     "cycles",
@@ -61,9 +60,6 @@ const LONE: [&str; 13] = [
 
 /// The program of the runtime that measures for as long as other programs keep processors from it, up to a minute.
 const QUIET: &str = "parallel";
-
-/// The step of [`lone`].
-const MEMORY: &str = "memory, packages and devices";
 
 /// The step of [`c_interface`].
 pub const C_INTERFACE: &str = "programs in C, C++ and Python; valgrind";
@@ -124,11 +120,7 @@ fn all(
         Ok(Count::one(true))
     });
     quick::lints(&mut steps);
-    steps.run("documentation, warnings are errors", || {
-        let mut command = workspace::cargo();
-        command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
-        check(&mut command)
-    });
+    steps.run("documentation, and public interfaces beside their lists", interface::check);
     let mut programs = None;
     steps.run("build of all tests", || {
         programs = Some(Programs::build()?);
@@ -158,14 +150,23 @@ fn all(
         random::run(random::QUICK_COUNT, random::QUICK_SEED)
     });
     if let Some(place) = &place {
-        with_place(&mut steps, place, turn);
+        // Before tests that run beside each other, as apt lets one install at a time. A test whose allocator is missing says so.
+        for tools in [&tools::ALLOCATORS[..], &tools::C_INTERFACE, &debian::TOOLS] {
+            if let Err(error) = tools::install(tools) {
+                println!("{error}");
+            }
+        }
+        steps.together(&[
+            &|steps| of_crates(steps, place),
+            &|steps| on_torch(steps, place),
+            &|steps| others(steps, place, pythons, turn),
+        ]);
         further.into_iter().for_each(|further| steps.join(further));
-        others(&mut steps, place, pythons, turn);
         long_processes(&mut steps, place);
         measured(&mut steps, place);
     }
-    steps.run("the files of a release, installed in an empty Debian 11 and 12", dist::checked);
     if arguments.full {
+        steps.run("the files of a release, installed in empty Debians", dist::checked);
         steps.run("published crates compile from their archives alone", package::run);
         steps.run("the README, followed in an empty root", || check(&mut lab::command("newcomer")));
     }
@@ -176,10 +177,8 @@ fn all(
     Ok(())
 }
 
-/// The tests of the crates, and what stands on them.
-fn with_place(steps: &mut Steps, place: &Requirements<'_>, turn: Option<&Python>) {
-    let (programs, variables) = (place.programs.clone(), place.variables());
-    let memory = steps.begin(MEMORY, move || lone(&programs, &variables?));
+/// The tests of the crates.
+fn of_crates(steps: &mut Steps, place: &Requirements<'_>) {
     steps.run("unit and integration tests of the crates", || {
         let others = ["tests", "doors/c"].map(Path::new);
         let crates = |program: &Program| {
@@ -188,32 +187,21 @@ fn with_place(steps: &mut Steps, place: &Requirements<'_>, turn: Option<&Python>
         };
         place.programs.select(crates).run(&[], |command| place.name(command))
     });
-    steps.run("documentation tests", || {
-        let mut command = workspace::cargo();
-        place.name(command.args(["test", "--workspace", "--doc", "--no-fail-fast"]))?;
-        counted(&mut command)
+}
+
+/// Programs that load torch or measure memory, and the tests of the whole.
+fn on_torch(steps: &mut Steps, place: &Requirements<'_>) {
+    steps.run("memory, packages and devices", || lone(&place.programs, &place.variables()?));
+    steps.run("layer rules and conformance", || {
+        let own = |program: &Program| program.package == Path::new("tests");
+        place.programs.select(own).run(&[], |command| place.name(command))
     });
-    steps.run("cargo features", || features(place));
-    steps.run("public interfaces beside their lists", interface::check);
-    steps.join(memory);
     if place.full {
         steps.run("programs beside PyO3: lints, and the snippets of docs/from-pyo3.md", || {
             beside_pyo3::test(place.environment)
         });
         steps.run("a program built with panic = \"abort\"", || aborting(place));
     }
-    // Before the next step, which installs others. A test whose allocator is missing says so.
-    if let Err(error) = tools::install(&tools::ALLOCATORS) {
-        println!("{error}");
-    }
-    let root = place.environment.root().to_owned();
-    let (numpy, built) = (place.for_python_package(turn), place.programs.clone());
-    let programs = steps.begin(C_INTERFACE, move || c_interface(&root, &numpy, &built));
-    steps.run("layer rules and conformance", || {
-        let own = |program: &Program| program.package == Path::new("tests");
-        place.programs.select(own).run(&[], |command| place.name(command))
-    });
-    steps.join(programs);
 }
 
 /// The steps that run one process for many seconds: another project's server, and random operations.
@@ -258,8 +246,17 @@ fn measured(steps: &mut Steps, place: &Requirements<'_>) {
     });
 }
 
-/// The steps on other versions of CPython than the suite's.
+/// The steps that compile more, and those on other versions of CPython than the suite's.
 fn others(steps: &mut Steps, place: &Requirements<'_>, pythons: &Pythons, turn: Option<&Python>) {
+    steps.run("a command for glibc 2.28, in an empty Debian 11", dist::briefly);
+    steps.run("documentation tests", || {
+        let mut command = workspace::patient_cargo();
+        place.name(command.args(["test", "--workspace", "--doc", "--no-fail-fast"]))?;
+        counted(&mut command)
+    });
+    steps.run("cargo feature tch, by the environment's libtorch", || tch(place));
+    let numpy = place.for_python_package(turn);
+    steps.run(C_INTERFACE, || c_interface(place.environment.root(), &numpy, &place.programs));
     let own = place.environment.base().minor;
     for other in pythons.all().iter().filter(|other| other.minor != own) {
         steps.run(&format!("conformance without torch on CPython 3.{}", other.minor), || {
@@ -404,20 +401,28 @@ fn lone(programs: &Programs, variables: &Variables) -> Result<Outcome> {
     })
 }
 
-/// The features are off by default. They are built together, against the environment's libtorch.
-fn features(place: &Requirements<'_>) -> Result<Outcome> {
-    let feature = ["--package", "hydrozoa", "--all-features"];
-    // `asynchronous` runs among the tests of the crates.
-    let tests = ["tch", "features", "anyhow"].map(|name| ["--test", name]);
+/// The other features' tests are among those of the crates (tests/Cargo.toml).
+fn tch(place: &Requirements<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     if place.full {
         let mut clippy = workspace::cargo();
-        clippy.arg("clippy").args(feature).arg("--lib").args(tests.as_flattened());
+        clippy.args([
+            "clippy",
+            "--package",
+            "hydrozoa",
+            "--all-features",
+            "--lib",
+            "--test",
+            "tch",
+        ]);
         clippy.args(["--", "-D", "warnings"]);
         outcome.add(check(place.environment.with_libtorch(&mut clippy)?)?);
+        outcome.add(check(workspace::cargo().args(["clippy", "--package", "hydrozoa"]))?);
     }
-    let mut test = workspace::cargo();
-    place.name(test.arg("test").args(feature).args(tests.as_flattened()))?;
+    let mut test = workspace::patient_cargo();
+    // As a part of the workspace, so that what is built serves.
+    test.args(["test", "--workspace", "--features", "hydrozoa/tch", "--test", "tch"]);
+    place.name(&mut test)?;
     outcome.add(counted(place.environment.with_libtorch(&mut test)?)?);
     Ok(outcome)
 }

@@ -76,8 +76,8 @@ impl Built {
     fn here(tools: &Path, since: u64) -> Result<PathBuf> {
         let folder = workspace::target()?.join("dist");
         let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
-        let mut cargo = zigbuild(tools, &folder)?;
-        cargo.args(packages).env("SOURCE_DATE_EPOCH", since.to_string());
+        let mut cargo = zigbuild(workspace::cargo(), tools, &folder)?;
+        cargo.arg("--release").args(packages).env("SOURCE_DATE_EPOCH", since.to_string());
         succeeds(&mut cargo)?;
         Ok(folder)
     }
@@ -174,19 +174,40 @@ impl Built {
     }
 }
 
-/// Compiles tests of the loader as the release is compiled, and returns the folder of the programs [`CASES`] and [`COUNTERS`].
+/// Programs for the same glibc that a release leaves out.
+pub enum Programs {
+    /// Tests of the loader, compiled as a release is: [`CASES`] and [`COUNTERS`].
+    Release,
+    /// These and the command, not optimized: the suite has no time for more.
+    Development,
+}
+
+/// Compiles them, and returns their folder.
 ///
 /// # Errors
 ///
 /// The tools cannot be installed, or cargo fails.
-pub fn tests_of_loader() -> Result<PathBuf> {
+pub fn programs(which: &Programs) -> Result<PathBuf> {
     let folder = workspace::target()?.join("dist");
     let entry = CacheFolder::open("dist-tools")?;
-    let mut cargo = zigbuild(tools(&entry)?.root(), &folder)?;
+    let tools = tools(&entry)?;
+    let (mut cargo, profile) = match which {
+        Programs::Release => {
+            let mut cargo = zigbuild(workspace::cargo(), tools.root(), &folder)?;
+            cargo.arg("--release");
+            (cargo, "release")
+        }
+        Programs::Development => {
+            let mut cargo = zigbuild(workspace::patient_cargo(), tools.root(), &folder)?;
+            cargo.args(["--quiet", "--package", "hydrozoa-cli", "--bin", "hydrozoa"]);
+            cargo.env("CARGO_PROFILE_DEV_DEBUG", "none");
+            (cargo, "debug")
+        }
+    };
     cargo.args(["--package", CASES, "--bin", CASES]);
     cargo.args(["--package", "hydrozoa-loader", "--example", COUNTERS]);
     succeeds(&mut cargo)?;
-    Ok(folder.join(Machine::X86_64.target()).join("release"))
+    Ok(folder.join(Machine::X86_64.target()).join(profile))
 }
 
 /// The tools that compile for an older glibc, installed.
@@ -198,13 +219,12 @@ fn tools(entry: &CacheFolder) -> Result<Venv> {
     Ok(tools)
 }
 
-/// cargo, that compiles in a folder for this machine and the older glibc.
-fn zigbuild(tools: &Path, folder: &Path) -> Result<Command> {
+/// cargo, told to compile in a folder for this machine and the older glibc.
+fn zigbuild(mut cargo: Command, tools: &Path, folder: &Path) -> Result<Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::iter::once(tools.join("bin")).chain(std::env::split_paths(&path));
     let glibc = format!("{}.{}.{}", Machine::X86_64.target(), GLIBC.0, GLIBC.1);
-    let mut cargo = workspace::cargo();
-    cargo.args(["zigbuild", "--release", "--locked", "--target", &glibc]);
+    cargo.args(["zigbuild", "--locked", "--target", &glibc]);
     cargo.arg("--target-dir").arg(folder);
     cargo.env("PATH", std::env::join_paths(folders)?);
     cargo.env("HYDROZOA_PAYLOAD_TARGET", folder.join("payload"));

@@ -1,16 +1,16 @@
 //! The loader's own tests beside a C library that is older or newer than this machine's: its first example, and the linker's cases.
 //!
-//! They are compiled as a release is, and run in the same Debian. The cases' libraries are built by the compiler there.
+//! They run in the same Debian as the release. The cases' libraries are built by the compiler there.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::build::{self, CASES, COUNTERS};
+use super::build::{self, CASES, COUNTERS, Programs};
 use crate::workspace;
 
 /// One of how many cases a run of the suite has.
-pub(super) const SHARE: usize = 3;
+const SHARE: usize = 3;
 
 /// The compiled programs.
 pub(super) struct Cases {
@@ -19,14 +19,22 @@ pub(super) struct Cases {
 }
 
 impl Cases {
-    /// Compiles them, to run one of so many cases.
+    /// Compiles them: to run all as a release would, or for the suite a part of them.
     ///
     /// # Errors
     ///
     /// cargo fails.
-    pub(super) fn new(every: usize) -> Result<Self> {
-        println!("compiling the loader's tests for the same glibc (1 CPU minute)");
-        Ok(Self { folder: build::tests_of_loader()?, every })
+    pub(super) fn new(which: &Programs) -> Result<Self> {
+        let every = match which {
+            Programs::Release => 1,
+            Programs::Development => SHARE,
+        };
+        Ok(Self { folder: build::programs(which)?, every })
+    }
+
+    /// The command, if it was compiled with them.
+    pub(super) fn command(&self) -> PathBuf {
+        self.folder.join("hydrozoa")
     }
 
     /// The folders that they need at their places.

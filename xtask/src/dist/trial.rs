@@ -9,10 +9,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::cases::{Cases, SHARE};
+use super::build::Programs;
+use super::cases::Cases;
 use super::{Machine, THROWING, archive, sample, sorted, wheel_of};
 use crate::cache::{self, CacheFolder};
 use crate::debian::{self, Root};
+use crate::steps::Count;
 use crate::tools::succeeds;
 
 /// A Debian, and the Python there.
@@ -26,30 +28,28 @@ pub(super) struct System {
     others: Option<&'static [&'static str]>,
 }
 
-/// Of each run of the suite.
-pub(super) const OFTEN: usize = 2;
+const SYSTEMS: [&System; 4] =
+    [&BOOKWORM, &BULLSEYE, &System::newer("trixie"), &System::newer("sid")];
 
-pub(super) const SYSTEMS: [System; 4] = [
-    System {
-        release: "bookworm",
-        packages: "ca-certificates,g++,libpython3.11,pkg-config,python3,python3-venv",
-        python: "/usr/bin/python3",
-        makes_python: None,
-        others: None,
-    },
-    System {
-        release: "bullseye",
-        packages: "ca-certificates,g++,libbz2-dev,libffi-dev,liblzma-dev,libsqlite3-dev,libssl-dev,make,pkg-config,zlib1g-dev",
-        python: "/opt/python/bin/python3",
-        makes_python: Some(
-            "cd /srv/python && ./configure --quiet --enable-shared --prefix=/opt/python LDFLAGS=-Wl,-rpath,/opt/python/lib && make -s -j2 && make -s install && rm -rf /srv/python",
-        ),
-        // Libraries that need each other in a circle end in another order before glibc 2.35, and a sanitizer's own output is another one.
-        others: Some(&["close_program_order_in_cycle", "sanitizer_address"]),
-    },
-    System::newer("trixie"),
-    System::newer("sid"),
-];
+const BOOKWORM: System = System {
+    release: "bookworm",
+    packages: "ca-certificates,g++,libpython3.11,pkg-config,python3,python3-venv",
+    python: "/usr/bin/python3",
+    makes_python: None,
+    others: None,
+};
+
+/// The suite tries it: it has the oldest glibc.
+const BULLSEYE: System = System {
+    release: "bullseye",
+    packages: "ca-certificates,g++,libbz2-dev,libffi-dev,liblzma-dev,libsqlite3-dev,libssl-dev,make,pkg-config,zlib1g-dev",
+    python: "/opt/python/bin/python3",
+    makes_python: Some(
+        "cd /srv/python && ./configure --quiet --enable-shared --prefix=/opt/python LDFLAGS=-Wl,-rpath,/opt/python/lib && make -s -j2 && make -s install && rm -rf /srv/python",
+    ),
+    // Libraries that need each other in a circle end in another order before glibc 2.35, and a sanitizer's own output is another one.
+    others: Some(&["close_program_order_in_cycle", "sanitizer_address"]),
+};
 
 impl System {
     const fn newer(release: &'static str) -> Self {
@@ -106,64 +106,68 @@ assert server.wait(60) == 0
 /// # Errors
 ///
 /// A step fails. The root stays then.
-pub fn run(files: &Path, systems: &[System]) -> Result<()> {
+pub fn run(files: &Path) -> Result<()> {
     debian::is_possible()?;
-    let cases = Cases::new(1)?;
-    for system in systems {
+    let cases = Cases::new(&Programs::Release)?;
+    for system in SYSTEMS {
         tried(files, &cases, system, &made(system)?)?;
     }
     Ok(())
 }
 
-/// As [`run`], with a part of the linker's cases, and returns in how many systems. One that this machine cannot make is said aloud.
+/// Tries the command, not optimized, and a part of the loader's tests in Debian 11. A machine that cannot make one says so aloud.
 ///
 /// # Errors
 ///
-/// A step fails.
-pub fn where_possible(files: &Path, systems: &[System]) -> Result<usize> {
-    let cases = Cases::new(SHARE)?;
-    let mut count = 0;
-    for system in systems {
-        match debian::is_possible().and_then(|()| made(system)) {
-            Ok(entry) => {
-                tried(files, &cases, system, &entry)?;
-                count += 1;
-            }
-            Err(error) => {
-                println!(
-                    "THE FILES OF A RELEASE ARE NOT TRIED IN DEBIAN {}: {error:#}",
-                    system.release
-                );
-            }
+/// A step fails. The root stays then.
+pub fn briefly() -> Result<Count> {
+    let system = &BULLSEYE;
+    let entry = match debian::is_possible().and_then(|()| made(system)) {
+        Ok(entry) => entry,
+        Err(error) => {
+            println!("NOTHING IS TRIED IN DEBIAN 11: {error:#}");
+            return Ok(Count::default());
         }
-    }
-    Ok(count)
+    };
+    println!("compiling for glibc 2.28, not optimized (5 CPU minutes)");
+    let cases = Cases::new(&Programs::Development)?;
+    let root = rooted(system, &entry, Vec::new())?;
+    let release = Release { root: &root, python: system.python };
+    release.environment("")?;
+    release.copies(&cases.command().display().to_string())?;
+    release.cases(&cases, system)?;
+    root.remove()?;
+    Ok(Count::one(true))
 }
 
-/// Installs and tries the files in one system.
-fn tried(files: &Path, cases: &Cases, system: &System, entry: &CacheFolder) -> Result<()> {
-    println!("\nDebian {}", system.release);
-    check_sums(files)?;
+/// An empty system with the loader's tests, and folders of this machine beside them.
+fn rooted(
+    system: &System,
+    entry: &CacheFolder,
+    mut mounted: Vec<(PathBuf, String)>,
+) -> Result<Root> {
     let root = cache::root()?.join(format!("dist-root-{}", system.release));
-    let certificates = PathBuf::from("/etc/ssl");
-    let mut mounted =
-        vec![(files.to_owned(), FILES.to_owned()), (certificates, "/etc/ssl".to_owned())];
+    mounted.push((PathBuf::from("/etc/ssl"), "/etc/ssl".to_owned()));
     mounted.extend(Cases::mounted()?);
     let root = Root::new(root, mounted);
     root.fill(entry.folder())?;
     for (name, text) in [("throwing.py", THROWING), ("shop.py", SHOP), ("ask.py", ASK)] {
         write(&root, name, text)?;
     }
+    Ok(root)
+}
+
+/// Installs and tries the files in one system.
+fn tried(files: &Path, cases: &Cases, system: &System, entry: &CacheFolder) -> Result<()> {
+    println!("\nDebian {}", system.release);
+    check_sums(files)?;
+    let root = rooted(system, entry, vec![(files.to_owned(), FILES.to_owned())])?;
     write(&root, "readme.py", &sample("README.md", "python")?)?;
     write(&root, "first.c", &sample("docs/c.md", "c")?)?;
     let release = Release { root: &root, python: system.python };
     release.wheel(files).context("the wheel")?;
     release.archive().context("the archive")?;
-    if let Some(others) = system.others {
-        for line in cases.lines(others) {
-            release.step(&line).context("the loader's tests")?;
-        }
-    }
+    release.cases(cases, system)?;
     root.remove()
 }
 
@@ -186,12 +190,25 @@ impl Release<'_> {
     fn wheel(&self, files: &Path) -> Result<()> {
         let wheel = wheel_of(files, Machine::X86_64)?;
         let wheel = wheel.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.step(&format!("{} -m venv venv", self.python))?;
-        self.step(&format!("venv/bin/pip install --quiet {FILES}/{wheel} {PACKAGES}"))?;
+        self.environment(&format!("{FILES}/{wheel}"))?;
         self.step("venv/bin/python readme.py")?;
         self.step("venv/bin/hydrozoa doctor")?;
-        self.step("venv/bin/python throwing.py >plain && cat plain")?;
         self.copies("venv/bin/hydrozoa")
+    }
+
+    /// An environment with a further package, and what plain python prints there.
+    fn environment(&self, package: &str) -> Result<()> {
+        self.step(&format!("{} -m venv venv", self.python))?;
+        self.step(&format!("venv/bin/pip install --quiet {package} {PACKAGES}"))?;
+        self.step("venv/bin/python throwing.py >plain && cat plain")
+    }
+
+    /// The loader's tests, where they differ by the C library.
+    fn cases(&self, cases: &Cases, system: &System) -> Result<()> {
+        for line in system.others.into_iter().flat_map(|others| cases.lines(others)) {
+            self.step(&line).context("the loader's tests")?;
+        }
+        Ok(())
     }
 
     /// Three copies at once print what plain python prints.

@@ -14,7 +14,7 @@ use crate::tools::{self, succeeds};
 pub const HOME: &str = "/root";
 
 /// The tool that makes a system.
-const TOOLS: [(&str, &str); 1] = [("debootstrap", "debootstrap")];
+pub const TOOLS: [(&str, &str); 1] = [("debootstrap", "debootstrap")];
 
 /// Variables of this machine with which cargo and pip reach their registries.
 const KEPT: [&str; 6] =

@@ -5,6 +5,7 @@ pub mod beside_pyo3;
 pub mod cache;
 pub mod compare;
 pub mod debian;
+pub mod effort;
 pub mod environment;
 pub mod libtest;
 pub mod lock;

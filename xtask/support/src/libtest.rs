@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::effort;
 use crate::steps::{Count, Outcome};
 
 /// First words of the indented lines that cargo prints while it builds and before a test program.
@@ -16,6 +17,9 @@ const VERBS: [&str; 5] = ["Blocking", "Compiling", "Doc-tests", "Finished", "Run
 
 /// The end of libtest's line about a test that may hang.
 const SLOW: &str = "has been running for over 60 seconds";
+
+/// Seconds of processors that a reader of the output should know of.
+const MUCH: f64 = 10.0;
 
 /// The number of lines of a dead program that the summary repeats.
 const LAST_WORDS: usize = 40;
@@ -27,24 +31,24 @@ pub fn counted(command: &mut Command) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// One program of tests, likewise. It may have no test.
+/// One program of tests, likewise. It may have no test. Its lines begin with its title, as others may run beside it.
 pub fn counted_as(title: &str, command: &mut Command) -> Result<Outcome> {
-    let mut output = Output::default();
-    print!("{}", output.line(&format!("     Running {title}")));
-    ran(output, command)
+    let prefix = format!("{title}: ");
+    ran(Output { title: title.to_owned(), prefix, ..Output::default() }, command)
 }
 
 fn ran(mut output: Output, command: &mut Command) -> Result<Outcome> {
     let (reader, writer) = std::io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+    let child = command.spawn().with_context(|| format!("starting {command:?}"))?;
     // Closes the command's own ends of the pipe; they would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     for line in BufReader::new(reader).split(b'\n') {
         let line = line.context("reading the tests' output")?;
         print!("{}", output.line(&String::from_utf8_lossy(&line)));
     }
-    let status = child.wait()?;
+    let (status, seconds) = effort::ended(child)?;
+    print!("{}", output.spent(seconds));
     if !status.success() {
         print!("{}", output.line(&format!("it has ended with {status}")));
     }
@@ -60,6 +64,8 @@ struct Output {
     failures: Vec<String>,
     /// The line that began the running test program; empty before the first.
     title: String,
+    /// The begin of what is shown of its results.
+    prefix: String,
     /// Its lines that have not been shown.
     kept: Vec<String>,
     /// Whether the program has printed a result. Documentation tests print several.
@@ -91,12 +97,21 @@ impl Output {
         self.count.passed += number(result, "passed");
         self.count.failed += number(result, "failed");
         let kept = std::mem::take(&mut self.kept);
+        let line = format!("{}{line}\n", self.prefix);
         if result.starts_with("ok.") {
-            return format!("{line}\n");
+            return line;
         }
         let failures = kept.iter().skip_while(|line| *line != "failures:");
         self.failures.push(format!("{}\n{}", self.title, joined(failures)));
-        joined(kept.iter()) + line + "\n"
+        joined(kept.iter()) + &line
+    }
+
+    /// A line about the time that a program took, if it is long.
+    fn spent(&self, seconds: f64) -> String {
+        if seconds < MUCH {
+            return String::new();
+        }
+        format!("{}{seconds:.0} s of processors\n", self.prefix)
     }
 
     /// Ends the output. The parameter is cargo's success; the result is the text that is still to be shown.

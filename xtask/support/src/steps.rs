@@ -89,6 +89,22 @@ impl Steps {
         self.add(beside.name, duration, outcome);
     }
 
+    /// Runs groups of steps beside each other: those of a group one after the other.
+    pub fn together(&mut self, groups: &[&(dyn Fn(&mut Steps) + Sync)]) {
+        thread::scope(|scope| {
+            let run = |group: &'_ (dyn Fn(&mut Steps) + Sync)| {
+                let mut steps = Steps::default();
+                group(&mut steps);
+                steps.done
+            };
+            let threads: Vec<_> =
+                groups.iter().map(|group| scope.spawn(move || run(*group))).collect();
+            for thread in threads {
+                self.done.extend(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+        });
+    }
+
     fn add(&mut self, name: String, duration: Duration, outcome: Result<Outcome>) {
         let outcome = outcome.unwrap_or_else(|error| {
             println!("error: {error:#}");

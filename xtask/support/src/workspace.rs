@@ -20,6 +20,14 @@ pub fn cargo() -> Command {
     command
 }
 
+/// The same, with what other programs leave of the processors.
+pub fn patient_cargo() -> Command {
+    let own = cargo();
+    let mut command = Command::new("nice");
+    command.arg(own.get_program()).current_dir(root());
+    command
+}
+
 /// Where cargo builds.
 pub fn target() -> Result<PathBuf> {
     let output = cargo()
