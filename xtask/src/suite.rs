@@ -158,8 +158,11 @@ fn all(
         }
         steps.together(&[
             &|steps| of_crates(steps, place),
-            &|steps| on_torch(steps, place),
-            &|steps| others(steps, place, pythons, turn),
+            &|steps| {
+                on_torch(steps, place);
+                others(steps, place, pythons, turn);
+            },
+            &|steps| compiled(steps, place, turn),
         ]);
         further.into_iter().for_each(|further| steps.join(further));
         long_processes(&mut steps, place);
@@ -246,8 +249,8 @@ fn measured(steps: &mut Steps, place: &Requirements<'_>) {
     });
 }
 
-/// The steps that compile more, and those on other versions of CPython than the suite's.
-fn others(steps: &mut Steps, place: &Requirements<'_>, pythons: &Pythons, turn: Option<&Python>) {
+/// The steps that compile more.
+fn compiled(steps: &mut Steps, place: &Requirements<'_>, turn: Option<&Python>) {
     steps.run("a command for glibc 2.28, in an empty Debian 11", dist::briefly);
     steps.run("documentation tests", || {
         let mut command = workspace::patient_cargo();
@@ -257,6 +260,10 @@ fn others(steps: &mut Steps, place: &Requirements<'_>, pythons: &Pythons, turn: 
     steps.run("cargo feature tch, by the environment's libtorch", || tch(place));
     let numpy = place.for_python_package(turn);
     steps.run(C_INTERFACE, || c_interface(place.environment.root(), &numpy, &place.programs));
+}
+
+/// The steps on other versions of CPython than the suite's.
+fn others(steps: &mut Steps, place: &Requirements<'_>, pythons: &Pythons, turn: Option<&Python>) {
     let own = place.environment.base().minor;
     for other in pythons.all().iter().filter(|other| other.minor != own) {
         steps.run(&format!("conformance without torch on CPython 3.{}", other.minor), || {
