@@ -115,7 +115,7 @@ fn file(name: &str) -> PathBuf {
     workspace::root().join(format!("docs/interface/{name}.txt"))
 }
 
-/// Lets rustdoc describe the workspace. One command, so that all crates are compiled with the features that clippy saw them with.
+/// Lets rustdoc describe the workspace. One command, so that no dependency is compiled with a second set of features.
 fn describe() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = workspace::cargo();

@@ -413,18 +413,11 @@ fn tch(place: &Requirements<'_>) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     if place.full {
         let mut clippy = workspace::cargo();
-        clippy.args([
-            "clippy",
-            "--package",
-            "hydrozoa",
-            "--all-features",
-            "--lib",
-            "--test",
-            "tch",
-        ]);
+        clippy.args("clippy --package hydrozoa --all-features --lib --test tch".split(' '));
         clippy.args(["--", "-D", "warnings"]);
         outcome.add(check(place.environment.with_libtorch(&mut clippy)?)?);
-        outcome.add(check(workspace::cargo().args(["clippy", "--package", "hydrozoa"]))?);
+        let alone = "clippy --package hydrozoa --lib -- -D warnings";
+        outcome.add(check(workspace::cargo().args(alone.split(' ')))?);
     }
     let mut test = workspace::patient_cargo();
     // As a part of the workspace, so that what is built serves.

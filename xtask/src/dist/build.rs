@@ -174,12 +174,12 @@ impl Built {
     }
 }
 
-/// Programs for the same glibc that a release leaves out.
-pub enum Programs {
+/// How much is compiled for the tests in a Debian, beside the files of a release.
+pub enum Extent {
     /// Tests of the loader, compiled as a release is: [`CASES`] and [`COUNTERS`].
-    Release,
+    Whole,
     /// These and the command, not optimized: the suite has no time for more.
-    Development,
+    Part,
 }
 
 /// Compiles them, and returns their folder.
@@ -187,17 +187,17 @@ pub enum Programs {
 /// # Errors
 ///
 /// The tools cannot be installed, or cargo fails.
-pub fn programs(which: &Programs) -> Result<PathBuf> {
+pub fn programs(extent: &Extent) -> Result<PathBuf> {
     let folder = workspace::target()?.join("dist");
     let entry = CacheFolder::open("dist-tools")?;
     let tools = tools(&entry)?;
-    let (mut cargo, profile) = match which {
-        Programs::Release => {
+    let (mut cargo, profile) = match extent {
+        Extent::Whole => {
             let mut cargo = zigbuild(workspace::cargo(), tools.root(), &folder)?;
             cargo.arg("--release");
             (cargo, "release")
         }
-        Programs::Development => {
+        Extent::Part => {
             let mut cargo = zigbuild(workspace::patient_cargo(), tools.root(), &folder)?;
             cargo.args(["--quiet", "--package", "hydrozoa-cli", "--bin", "hydrozoa"]);
             cargo.env("CARGO_PROFILE_DEV_DEBUG", "none");

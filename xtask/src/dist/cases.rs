@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::build::{self, CASES, COUNTERS, Programs};
+use super::build::{self, CASES, COUNTERS, Extent};
 use crate::workspace;
 
 /// One of how many cases a run of the suite has.
@@ -24,12 +24,12 @@ impl Cases {
     /// # Errors
     ///
     /// cargo fails.
-    pub(super) fn new(which: &Programs) -> Result<Self> {
-        let every = match which {
-            Programs::Release => 1,
-            Programs::Development => SHARE,
+    pub(super) fn new(extent: &Extent) -> Result<Self> {
+        let every = match extent {
+            Extent::Whole => 1,
+            Extent::Part => SHARE,
         };
-        Ok(Self { folder: build::programs(which)?, every })
+        Ok(Self { folder: build::programs(extent)?, every })
     }
 
     /// The command, if it was compiled with them.

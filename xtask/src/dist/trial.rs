@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::build::Programs;
+use super::build::Extent;
 use super::cases::Cases;
 use super::{Machine, THROWING, archive, sample, sorted, wheel_of};
 use crate::cache::{self, CacheFolder};
@@ -108,7 +108,7 @@ assert server.wait(60) == 0
 /// A step fails. The root stays then.
 pub fn run(files: &Path) -> Result<()> {
     debian::is_possible()?;
-    let cases = Cases::new(&Programs::Release)?;
+    let cases = Cases::new(&Extent::Whole)?;
     for system in SYSTEMS {
         tried(files, &cases, system, &made(system)?)?;
     }
@@ -130,7 +130,7 @@ pub fn briefly() -> Result<Count> {
         }
     };
     println!("compiling for glibc 2.28, not optimized (5 CPU minutes)");
-    let cases = Cases::new(&Programs::Development)?;
+    let cases = Cases::new(&Extent::Part)?;
     let root = rooted(system, &entry, Vec::new())?;
     let release = Release { root: &root, python: system.python };
     release.environment("")?;
